@@ -1,0 +1,149 @@
+# make            the library into dist/lib, the commands into dist/bin
+# make run        NVIDIA's own nvidia-smi on GPUs that are not there
+# make test       everything that can be checked here; sets up what it needs
+# make generate   generated/ anew, after a change in handwritten/ or generator/
+# make lib        the library alone; NVML=12.4 builds the one of that NVML version into dist/nvml/12.4.127
+# make clean      removes dist
+
+SHELL       := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+
+generator   := go run ./generator
+staticcheck := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# go-nvml calls functions that NVIDIA's header marks as deprecated; that is no news.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+
+.PHONY: all lib bin run test generate clean setup
+all: lib bin
+
+# ---- The library ---------------------------------------------------------------------------------------------------
+
+ifdef NVML
+version := $(shell $(generator) --nvml '$(NVML)' --version-of)
+ifeq ($(version),)
+$(error NVML=$(NVML): go run ./generator --stats lists the versions there are)
+endif
+libdir := dist/nvml/$(version)
+else
+libdir := dist/lib
+endif
+
+go_files   := $(shell find generated handwritten profiles -type f ! -name '*_test.go' 2>/dev/null) go.mod go.sum
+front_deps := $(shell find generated/front $(if $(NVML),generator nvml-headers handwritten) -type f ! -name '*_test.go' 2>/dev/null)
+
+lib: $(libdir)/libnvidia-ml.so $(libdir)/libnvidia-ml.so.1 $(libdir)/libnvmlfab-core.so.1
+
+# Everything is made under another name and renamed, so that whoever loads the library never meets half of one, and two
+# makes at a time do no harm.
+
+$(libdir)/libnvidia-ml.so: | $(libdir)
+	@ln -sfn libnvidia-ml.so.1 $@
+
+# Nothing but libc is linked. nodelete: what the library leaves in a process, fork handlers above all, outlives a dlclose.
+front_flags := -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -shared \
+  -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs -Wl,--as-needed
+
+$(libdir)/libnvidia-ml.so.1: $(front_deps) Makefile | $(libdir)
+	@echo "gcc $(if $(NVML),the front of NVML $(version),generated/front/*.c) -o $@"; \
+	header=$$($(generator) $(if $(NVML),--nvml $(version)) --header); \
+	front=generated/front; \
+	$(if $(NVML),front=$$(mktemp -d); trap 'rm -rf "$$front"' EXIT; $(generator) --nvml $(version) --front "$$front";) \
+	gcc $(front_flags) -I "$$front" -I "$$(dirname "$$header")" "$$front"/*.c -o $@.$$$$; \
+	mv $@.$$$$ $@
+
+# The core is one for all fronts.
+dist/lib/libnvmlfab-core.so.1: $(go_files) Makefile | dist/lib
+	@echo "go build ./generated/core -o $@"; \
+	CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false \
+	  -ldflags '-s -w -X runtime.godebugDefault=asyncpreemptoff=1,containermaxprocs=0,updatemaxprocs=0' \
+	  -o $@.$$$$.so ./generated/core; \
+	rm -f $@.$$$$.h; mv $@.$$$$.so $@
+
+ifdef NVML
+$(libdir)/libnvmlfab-core.so.1: dist/lib/libnvmlfab-core.so.1 | $(libdir)
+	@cp $< $@.$$$$; mv $@.$$$$ $@
+endif
+
+$(sort dist/lib $(libdir) dist/bin):
+	@mkdir -p $@
+
+# ---- The commands --------------------------------------------------------------------------------------------------
+
+# go build itself knows whether there is anything to do.
+bin: | dist/bin
+	@go build -trimpath -o dist/bin/ ./shims/nvmlfab
+
+generate:
+	$(generator)
+
+clean:
+	rm -rf dist
+
+# ---- make run ------------------------------------------------------------------------------------------------------
+
+run: all
+	@$(generator) --stats --line
+	@export LD_LIBRARY_PATH='$(CURDIR)/dist/lib'; \
+	if dir=$$(go run ./tests/fetch nvidia-smi-550); then \
+	  echo "Running NVIDIA's nvidia-smi 550.163.01, unmodified, as Debian ships it:"; \
+	  exec "$$dir/usr/lib/nvidia/current/nvidia-smi"; \
+	elif smi=$$(command -v nvidia-smi); then \
+	  echo "Running $$smi, the nvidia-smi of this machine, since none could be fetched:"; \
+	  exec "$$smi"; \
+	else \
+	  echo "Running a program on NVIDIA's go-nvml, since there is no nvidia-smi here and none could be fetched:"; \
+	  exec go run ./tests/hello; \
+	fi
+
+# ---- make test -----------------------------------------------------------------------------------------------------
+
+# Debian packages that the tests use: commands that bear the package's name, and the rest. On a derivative, the archive's
+# keyring and debootstrap, which knows a mirror, let tests/fetch bring programs from Debian.
+commands  := gcc make git python3
+libraries := libc6-dev ca-certificates $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
+
+setup:
+	@missing=; \
+	if command -v dpkg-query >/dev/null; then \
+	  for p in $(commands) $(libraries); do \
+	    [ "$$(dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null)" = installed ] || missing+=" $$p"; \
+	  done; \
+	else \
+	  for p in $(commands); do command -v $$p >/dev/null || missing+=" $$p"; done; \
+	fi; \
+	if [ -z "$$missing" ]; then \
+	  :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "== installing$$missing"; \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  install() { apt-get install -y -q --no-install-recommends $$missing </dev/null; }; \
+	  install || { apt-get update -q && install; }; \
+	else \
+	  echo "missing:$$missing; install them (on Debian as root: apt-get install$$missing) and run make test again" >&2; \
+	  exit 1; \
+	fi
+
+# $(call phase,NAME,COMMAND) runs one phase between a line that names it and a line that says how long it took.
+phase = @echo "== $(1)"; SECONDS=0; $(2); echo "== $(1): $${SECONDS} s"
+
+# $(call gotest,PACKAGES) runs tests, keeps the whole output in the log and shows what is of interest: what failed or was
+# skipped, and go's line for each package.
+log    := dist/test.log
+gotest  = go test -v $(1) 2>&1 | tee -a $(log) | grep -vE '^(=== |PASS$$| *--- PASS|.*\[no test files\]$$)'
+
+test: setup
+	@mkdir -p dist; : > $(log)
+	$(call phase,vet,go vet ./...)
+	$(call phase,gofmt,unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "run gofmt -w on: "$$unformatted; exit 1; })
+	$(call phase,staticcheck,if $(staticcheck) -version >/dev/null; then $(staticcheck) ./...; \
+	  else printf 'skipped: staticcheck could not be fetched\n--- SKIP: staticcheck\n' | tee -a $(log); fi)
+	$(call phase,generated code is fresh,$(generator) --check)
+	$(call phase,unit tests,$(call gotest,$$(go list ./... | grep -v '/tests$$')))
+	$(call phase,build,$(MAKE) --no-print-directory all)
+	$(call phase,end-to-end tests,$(call gotest,-count=1 -timeout 30m ./tests))
+	@echo "== skipped"; \
+	if grep -E 'skipped: |^ *--- SKIP' $(log); then [ "$${CI:-}" != true ] || { echo "CI=true: nothing may be skipped" >&2; exit 1; }; \
+	else echo "nothing"; fi

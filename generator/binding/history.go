@@ -1,0 +1,114 @@
+// Package binding decides how each C prototype becomes a Go signature: which role
+// every parameter plays, how far the core may write behind a pointer, and which
+// versions of a struct a symbol accepts.
+package binding
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/nvmlfab/nvmlfab/generator/model"
+)
+
+// undeclared holds the symbols that real libraries export and no header declares, as C.
+//
+//go:embed undeclared.h
+var undeclared []byte
+
+// Symbol is an exported function in every version that declares it.
+type Symbol struct {
+	Index  int             // its number at the call gate, the same in every front
+	Name   string          // with prefix: nvmlDeviceGetName
+	Func   *model.Function // the prototype in the newest header that declares it
+	Header *model.Header   // that header
+	Since  int             // the oldest header that declares it, counted from 1
+	Args   []Arg           // how its parameters become Go
+
+	uses []use // every header that declares it, oldest first
+}
+
+type use struct {
+	header *model.Header
+	fn     *model.Function
+}
+
+// GoName is the name of the Go function that retires the symbol's stub.
+func (s *Symbol) GoName() string { return strings.TrimPrefix(s.Name, "nvml") }
+
+// In reports whether a header declares the symbol.
+func (s *Symbol) In(nvml string) bool {
+	return slices.ContainsFunc(s.uses, func(u use) bool { return u.header.NVML == nvml })
+}
+
+// ProtoIn is the symbol's prototype in that version, or nil.
+func (s *Symbol) ProtoIn(nvml string) *model.Function {
+	for _, u := range s.uses {
+		if u.header.NVML == nvml {
+			return u.fn
+		}
+	}
+	return nil
+}
+
+// Bind orders the symbols of all headers (oldest header first) and classifies their parameters.
+func Bind(headers []*model.Header) ([]*Symbol, error) {
+	byName := map[string]*Symbol{}
+	for i, h := range headers {
+		extra, err := Undeclared(h)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range append(slices.Clone(h.Functions), extra...) {
+			s := byName[f.Name]
+			if s == nil {
+				s = &Symbol{Name: f.Name, Since: i + 1}
+				byName[f.Name] = s
+			}
+			s.uses = append(s.uses, use{h, f})
+			s.Func, s.Header = f, h
+		}
+	}
+	var symbols []*Symbol
+	for _, s := range byName {
+		symbols = append(symbols, s)
+	}
+	slices.SortFunc(symbols, func(a, b *Symbol) int { return strings.Compare(a.Name, b.Name) })
+	var problems []string
+	for i, s := range symbols {
+		s.Index = i
+		if err := s.classify(); err != nil {
+			problems = append(problems, err.Error())
+		}
+	}
+	problems = append(problems, unusedRules(byName)...)
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("%s", strings.Join(problems, "\n"))
+	}
+	return symbols, nil
+}
+
+// Undeclared returns the prototypes that every front exports beyond what its header declares.
+func Undeclared(h *model.Header) ([]*model.Function, error) {
+	parsed, err := model.Parse(h.NVML, "generator/binding/undeclared.h", undeclared)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(parsed.Functions, func(f *model.Function) bool { return h.Function(f.Name) != nil }), nil
+}
+
+// Hash identifies the symbols, their numbers and prototypes. Front and core exchange it.
+func Hash(symbols []*Symbol) uint64 {
+	sum := sha256.New()
+	for _, s := range symbols {
+		fmt.Fprintf(sum, "%d %d %s\n", s.Index, s.Since, s.Func.Prototype())
+		for _, a := range s.Args {
+			io.WriteString(sum, a.describe())
+		}
+	}
+	return binary.LittleEndian.Uint64(sum.Sum(nil))
+}

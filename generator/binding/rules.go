@@ -1,0 +1,118 @@
+package binding
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/nvmlfab/nvmlfab/generator/model"
+)
+
+// Rule says of one parameter what its prototype does not. Param is the parameter at
+// which the argument begins, or the array of a list.
+type Rule struct {
+	Param     string
+	Role      Role
+	Bytes     int64    // the caller's buffer or struct, where no header says it
+	Smallest  bool     // the struct grew and nothing tells the callers apart
+	Counted   string   // a field that counts the elements of the struct's last member
+	Versions  []uint32 // accepted versions that do not carry their size
+	Macros    []string // accepted versions, by macro
+	NullQuery bool
+	InBytes   bool // the length counts bytes, not elements
+	Why       string
+}
+
+func (r *Rule) accepts(h *model.Header) []Accept {
+	var out []Accept
+	for _, v := range r.Versions {
+		out = append(out, Accept{Version: v})
+	}
+	for _, name := range r.Macros {
+		if a, ok := macroVersion(h, name); ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+const (
+	grew      = "the struct grew under the same name; callers of the oldest header have the smaller one"
+	fillArray = "an array whose length the caller passes by value"
+)
+
+// rules is the one table of exceptions, by symbol.
+var rules = map[string][]Rule{
+	"nvmlComputeInstanceGetInfo":              {{Param: "info", Smallest: true, Why: grew}},
+	"nvmlDeviceGetAttributes":                 {{Param: "attributes", Smallest: true, Why: grew}},
+	"nvmlDeviceGetComputeRunningProcesses":    {{Param: "infos", Smallest: true, Why: grew}},
+	"nvmlDeviceGetGraphicsRunningProcesses":   {{Param: "infos", Smallest: true, Why: grew}},
+	"nvmlDeviceGetGridLicensableFeatures":     {{Param: "pGridLicensableFeatures", Smallest: true, Why: grew}},
+	"nvmlDeviceGetGridLicensableFeatures_v2":  {{Param: "pGridLicensableFeatures", Smallest: true, Why: grew}},
+	"nvmlDeviceGetGridLicensableFeatures_v3":  {{Param: "pGridLicensableFeatures", Smallest: true, Why: grew}},
+	"nvmlDeviceGetPciInfo":                    {{Param: "pci", Bytes: 32, Why: "the first nvmlPciInfo_t ended with pciDeviceId; headers keep only the name"}},
+	"nvmlDeviceGetPciInfo_v2":                 {{Param: "pci", Bytes: 36, Why: "the second nvmlPciInfo_t ended with pciSubSystemId and reserved words"}},
+	"nvmlDeviceGetNvLinkRemotePciInfo":        {{Param: "pci", Bytes: 36, Why: "the second nvmlPciInfo_t, as nvmlDeviceGetPciInfo_v2"}},
+	"nvmlDeviceRemoveGpu":                     {{Param: "pciInfo", Bytes: 36, Why: "the second nvmlPciInfo_t, as nvmlDeviceGetPciInfo_v2"}},
+	"nvmlDeviceGetGspFirmwareVersion":         {{Param: "version", Role: FixedText, Bytes: 0x40, Why: "NVML_GSP_FIRMWARE_VERSION_BUF_SIZE; no length is passed"}},
+	"nvmlDeviceGetMemoryAffinity":             {{Param: "nodeSetSize", Role: Slice, Why: fillArray}},
+	"nvmlDeviceGetCpuAffinity":                {{Param: "cpuSetSize", Role: Slice, Why: fillArray}},
+	"nvmlDeviceGetCpuAffinityWithinScope":     {{Param: "cpuSetSize", Role: Slice, Why: fillArray}},
+	"nvmlDeviceGetFieldValues":                {{Param: "valuesCount", Role: Slice, Why: fillArray + "; each element has its own return code"}},
+	"nvmlDeviceClearFieldValues":              {{Param: "valuesCount", Role: Slice, Why: fillArray + "; each element has its own return code"}},
+	"nvmlDeviceGetSupportedPerformanceStates": {{Param: "pstates", Role: Slice, InBytes: true, Why: fillArray + ", in bytes"}},
+	"nvmlDeviceSetTemperatureThreshold":       {{Param: "temp", Role: In, Why: "the new threshold, read through a pointer"}},
+	"nvmlDeviceGetEncoderStats":               {{Param: "sessionCount", Role: Out, Why: "three numbers, not a list"}},
+	"nvmlVgpuInstanceGetEncoderStats":         {{Param: "sessionCount", Role: Out, Why: "three numbers, not a list"}},
+	"nvmlDeviceGetSamples": {
+		{Param: "sampleValType", Role: Out, Why: "stands before a list, not in it"},
+		{Param: "samples", NullQuery: true, Why: "documented: a NULL array asks for the size"},
+	},
+	"nvmlDeviceGetVgpuUtilization":                        {{Param: "sampleValType", Role: Out, Why: "stands before a list, not in it"}},
+	"nvmlDeviceGetRetiredPages_v2":                        {{Param: "timestamps", Role: Also, Why: "a second array under the same count"}},
+	"nvmlDeviceGetTopologyNearestGpus":                    {{Param: "deviceArray", NullQuery: true, Why: "documented: a count of 0 asks for the size"}},
+	"nvmlSystemGetTopologyGpuSet":                         {{Param: "deviceArray", NullQuery: true, Why: "documented: a count of 0 asks for the size"}},
+	"nvmlDeviceGetGpuInstancePossiblePlacements":          {{Param: "placements", NullQuery: true, Why: "documented: a NULL array asks for the size"}},
+	"nvmlDeviceGetGpuInstancePossiblePlacements_v2":       {{Param: "placements", NullQuery: true, Why: "documented: a NULL array asks for the size"}},
+	"nvmlGpuInstanceGetComputeInstancePossiblePlacements": {{Param: "placements", NullQuery: true, Why: "documented: a NULL array asks for the size"}},
+	"nvmlDeviceGetVgpuMetadata":                           {{Param: "pgpuMetadata", Role: SizedBytes, Why: "a struct with an opaque tail; bufferSize answers a query"}},
+	"nvmlVgpuInstanceGetMetadata":                         {{Param: "vgpuMetadata", Role: SizedBytes, Why: "a struct with an opaque tail; bufferSize answers a query"}},
+	"nvmlGetVgpuCompatibility": {
+		{Param: "vgpuMetadata", Role: Constant, Why: "read only; its version field is not the caller's"},
+		{Param: "pgpuMetadata", Role: Constant, Why: "read only; its version field is not the caller's"},
+	},
+	"nvmlGpmMetricsGet":         {{Param: "metricsGet", Versions: []uint32{1}, Counted: "numMetrics", Why: "grew with its version still 1; numMetrics says how many elements the caller has"}},
+	"nvmlGpmQueryDeviceSupport": {{Param: "gpmSupport", Versions: []uint32{1}, Why: "its version is a plain 1"}},
+	"nvmlErrorString":           {{Param: "result", Role: Raw, Why: "returns text, works before nvmlInit: the front answers it"}},
+	"nvmlInternalGetExportTable": {
+		{Param: "table", Role: Raw, Why: "a table of C functions: the front answers it"},
+		{Param: "guid", Role: Raw, Why: "a table of C functions: the front answers it"},
+	},
+}
+
+func ruleFor(symbol, param string) *Rule {
+	for i := range rules[symbol] {
+		if rules[symbol][i].Param == param {
+			return &rules[symbol][i]
+		}
+	}
+	return nil
+}
+
+// unusedRules reports rules that name no symbol or no parameter of it.
+func unusedRules(byName map[string]*Symbol) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(rules)) {
+		s := byName[name]
+		if s == nil {
+			out = append(out, fmt.Sprintf("rule for %s: no header declares it", name))
+			continue
+		}
+		for _, r := range rules[name] {
+			if !slices.ContainsFunc(s.Func.Params, func(p model.Param) bool { return p.Name == r.Param }) {
+				out = append(out, fmt.Sprintf("rule for %s: it has no parameter %q", name, r.Param))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,215 @@
+package emit
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dave/jennifer/jen"
+
+	"github.com/nvmlfab/nvmlfab/generator/binding"
+	"github.com/nvmlfab/nvmlfab/generator/model"
+	"github.com/nvmlfab/nvmlfab/generator/runtime"
+)
+
+// Core renders the Go package of the core: the call gate and, for every retired stub,
+// the function that unpacks its arguments and packs its results.
+func Core(in Input) (Files, error) {
+	text, err := render(dispatch(in))
+	if err != nil {
+		return nil, fmt.Errorf("core/dispatch.go: %w", err)
+	}
+	out := Files{"core/dispatch.go": text}
+	sources, err := runtime.Go()
+	if err != nil {
+		return nil, err
+	}
+	for name, text := range sources {
+		out["core/"+name] = slices.Concat([]byte("// "+notice+"\n"), text)
+	}
+	return out, nil
+}
+
+func dispatch(in Input) *jen.File {
+	f := goFile("main", "")
+	f.Comment("calls holds the unpacking function of every retired stub, by symbol number.")
+	f.Var().Id("calls").Op("=").Index(jen.Len(jen.Qual(abiPath, "Symbols"))).Func().Params(jen.Qual("unsafe", "Pointer")).Qual(abiPath, "Return").
+		ValuesFunc(func(g *jen.Group) {
+			for _, s := range in.Symbols {
+				if in.Func(s.Name) != "" {
+					g.Line().Lit(s.Index).Op(":").Id("call" + s.GoName())
+				}
+			}
+			g.Line()
+		})
+	for _, s := range in.Symbols {
+		if name := in.Func(s.Name); name != "" {
+			f.Line()
+			f.Func().Id("call" + s.GoName()).Params(jen.Id("a").Qual("unsafe", "Pointer")).Qual(abiPath, "Return").
+				BlockFunc(func(g *jen.Group) { unpack(g, s, name) })
+		}
+	}
+	return f
+}
+
+func invalid() *jen.Statement {
+	return jen.Return(jen.Qual(abiPath, "ERROR_INVALID_ARGUMENT"))
+}
+
+// unpack writes the body of one dispatch function.
+func unpack(g *jen.Group, s *binding.Symbol, name string) {
+	var args, results []jen.Code
+	var stores []func(*jen.Group) // what happens after success
+	word := func(i int, typ string) *jen.Statement {
+		return jen.Id("word").Types(goType(typ)).Call(jen.Id("a"), jen.Lit(i))
+	}
+	// pointer loads parameter i into a variable p<i>, refusing NULL
+	pointer := func(i int, null bool) *jen.Statement {
+		p := fmt.Sprintf("p%d", i)
+		g.Id(p).Op(":=").Id("pointer").Call(jen.Id("a"), jen.Lit(i))
+		if !null {
+			g.If(jen.Id(p).Op("==").Nil()).Block(invalid())
+		}
+		return jen.Id(p)
+	}
+	result := func(i int) *jen.Statement {
+		r := jen.Id(fmt.Sprintf("r%d", i))
+		results = append(results, r)
+		return r
+	}
+	// store runs a packing function that can itself fail
+	store := func(call *jen.Statement) {
+		stores = append(stores, func(g *jen.Group) {
+			g.If(jen.Id("ret").Op("=").Add(call), jen.Id("ret").Op("!=").Qual(abiPath, "SUCCESS")).Block(jen.Return(jen.Id("ret")))
+		})
+	}
+	value := func(a binding.Arg, r *jen.Statement) *jen.Statement {
+		if a.IsHandle() {
+			return r.Clone().Dot("Handle").Call()
+		}
+		return r.Clone()
+	}
+
+	for _, a := range s.Args {
+		v := jen.Id(fmt.Sprintf("v%d", a.At))
+		switch a.Role {
+		case binding.ByHandle:
+			g.Add(v.Clone()).Op(":=").Id("handle").Types(jen.Qual(enginePath, binding.HandleType(a.Type.Name))).Call(jen.Id("a"), jen.Lit(a.At))
+			g.If(v.Clone().Op("==").Nil()).Block(invalid())
+			args = append(args, v)
+		case binding.ByValue:
+			args = append(args, word(a.At, binding.GoType(a.Type)))
+		case binding.Text:
+			g.List(v.Clone(), jen.Id("ok")).Op(":=").Id("text").Call(jen.Id("a"), jen.Lit(a.At))
+			g.If(jen.Op("!").Id("ok")).Block(invalid())
+			args = append(args, v)
+		case binding.In:
+			args = append(args, jen.Op("*").Parens(jen.Op("*").Add(goType(a.ElemType()))).Parens(pointer(a.At, false)))
+		case binding.Out:
+			p, r := pointer(a.At, false), result(a.At)
+			stores = append(stores, func(g *jen.Group) {
+				typ := goType(a.ElemType())
+				if a.IsHandle() {
+					typ = jen.Uintptr()
+				}
+				g.Op("*").Parens(jen.Op("*").Add(typ)).Parens(p).Op("=").Add(value(a, r))
+			})
+		case binding.Buffer:
+			p, r := pointer(a.At, false), result(a.At)
+			store(jen.Id("putText").Call(p, word(a.Size, "uint32"), r))
+		case binding.FixedText:
+			p, r := pointer(a.At, false), result(a.At)
+			store(jen.Id("putText").Call(p, jen.Lit(int(a.Extent)), r))
+		case binding.SizedText:
+			p, n, r := pointer(a.At, true), pointer(a.Size, false), result(a.At)
+			store(jen.Id("putSized").Call(p, n, jen.Index().Byte().Parens(r.Clone().Op("+").Lit("\x00"))))
+		case binding.SizedBytes:
+			p, n, r := pointer(a.At, true), pointer(a.Size, false), result(a.At)
+			store(jen.Id("putSized").Call(p, n, r))
+		case binding.List, binding.Also:
+			p, r := pointer(a.At, true), result(a.At)
+			list := r.Clone()
+			if a.IsHandle() {
+				list = jen.Id("handles").Call(r.Clone())
+			}
+			if a.Role == binding.Also {
+				store(jen.Id("putArray").Call(p, list, jen.Lit(int(a.Extent))))
+				continue
+			}
+			n := pointer(a.Size, false)
+			store(jen.Id("putList").Call(n, p, list, jen.Lit(int(a.Extent)), jen.Lit(a.NullQuery)))
+		case binding.Slice:
+			p := pointer(a.At, false)
+			n := jen.Int().Parens(word(a.Size, binding.GoType(s.Func.Params[a.Size].Type)))
+			if a.InBytes {
+				n = n.Op("/").Lit(int(a.Extent))
+			}
+			g.List(v.Clone(), jen.Id("ok")).Op(":=").Id("getArray").Types(goType(a.ElemType())).Call(p.Clone(), n, jen.Lit(int(a.Extent)))
+			g.If(jen.Op("!").Id("ok")).Block(invalid())
+			args = append(args, v)
+			store(jen.Id("putArray").Call(p, v.Clone(), jen.Lit(int(a.Extent))))
+		case binding.Plain, binding.Constant, binding.Versioned:
+			p := pointer(a.At, false)
+			extent := jen.Lit(int(a.Extent))
+			switch {
+			case a.Counted != "":
+				extent = counted(g, a, p)
+			case a.Role == binding.Versioned:
+				extent = versioned(g, a, p)
+			}
+			g.Var().Add(v.Clone()).Add(goType(binding.GoType(elem(a))))
+			g.Id("get").Call(jen.Qual("unsafe", "Pointer").Parens(jen.Op("&").Add(v.Clone())), p.Clone(), extent.Clone())
+			args = append(args, jen.Op("&").Add(v.Clone()))
+			if a.Role != binding.Constant && !a.Type.Const {
+				stores = append(stores, func(g *jen.Group) {
+					g.Id("put").Call(p.Clone(), jen.Qual("unsafe", "Pointer").Parens(jen.Op("&").Add(v.Clone())), extent.Clone())
+				})
+			}
+		}
+	}
+
+	call := jen.Qual(handPath, name).Call(args...)
+	if len(stores) == 0 {
+		g.Return(call)
+		return
+	}
+	g.List(append(results, jen.Id("ret"))...).Op(":=").Add(call)
+	g.If(jen.Id("ret").Op("!=").Qual(abiPath, "SUCCESS")).Block(jen.Return(jen.Id("ret")))
+	for _, s := range stores {
+		s(g)
+	}
+	g.Return(jen.Qual(abiPath, "SUCCESS"))
+}
+
+// versioned writes the check of a struct's version and returns the extent that it proves.
+func versioned(g *jen.Group, a binding.Arg, p *jen.Statement) *jen.Statement {
+	n := jen.Id(fmt.Sprintf("n%d", a.At))
+	g.Var().Add(n.Clone()).Int()
+	g.Switch(jen.Op("*").Parens(jen.Op("*").Uint32()).Parens(p.Clone())).BlockFunc(func(g *jen.Group) {
+		for _, v := range a.Versions {
+			size := v.Size
+			if size == 0 || size > a.Known.Size {
+				size = a.Extent
+			}
+			g.Case(jen.Op(fmt.Sprintf("%#x", v.Version))).Block(n.Clone().Op("=").Lit(int(size)))
+		}
+		g.Default().Block(jen.Return(jen.Qual(abiPath, "ERROR_ARGUMENT_VERSION_MISMATCH")))
+	})
+	return n
+}
+
+// counted writes the check of a struct whose last array is as long as a field of it says.
+func counted(g *jen.Group, a binding.Arg, p *jen.Statement) *jen.Statement {
+	n := versioned(g, a, p)
+	typ := goType(binding.GoType(elem(a)))
+	last := a.Known.Fields[len(a.Known.Fields)-1]
+	g.Id("ok").Op(":=").Id("counted").Call(
+		jen.Op("&").Add(n.Clone()),
+		p.Clone(),
+		jen.Qual("unsafe", "Offsetof").Call(typ.Clone().Values().Dot(fieldName(a.Counted))),
+		jen.Lit(int(last.Offset)), jen.Lit(int(last.Size/last.Type.Dims[0])), jen.Lit(int(last.Type.Dims[0])))
+	g.If(jen.Op("!").Id("ok")).Block(invalid())
+	return n
+}
+
+// elem is the struct behind a pointer, under its first name.
+func elem(a binding.Arg) model.CType { return model.CType{Name: a.Known.Name} }

@@ -1,0 +1,220 @@
+package main
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/nvmlfab/nvmlfab/generator/binding"
+	"github.com/nvmlfab/nvmlfab/generator/emit"
+	"github.com/nvmlfab/nvmlfab/generator/model"
+)
+
+// consumers counts, per function without its version suffix, the public programs that call it.
+//
+//go:embed consumers.tsv
+var consumers string
+
+// implemented reports whether a symbol is no stub.
+func (p *project) implemented(s *binding.Symbol) bool {
+	return p.registry.Func(s.Name) != "" || emit.FrontOnly[s.Name]
+}
+
+// coverage counts symbols and those of them that are implemented.
+type coverage struct {
+	Symbols     int `json:"symbols"`
+	Implemented int `json:"implemented"`
+	Stubs       int `json:"stubs"`
+}
+
+func (c *coverage) add(implemented bool) {
+	c.Symbols++
+	if implemented {
+		c.Implemented++
+	} else {
+		c.Stubs++
+	}
+}
+
+func (c coverage) share() string { return fmt.Sprintf("%.1f %%", 100*float64(c.Implemented)/float64(c.Symbols)) }
+
+type versionCoverage struct {
+	NVML   string `json:"nvml"`
+	Driver int    `json:"driver"`
+	coverage
+}
+
+type familyCoverage struct {
+	Family string `json:"family"`
+	coverage
+}
+
+// families sorts symbols by what they are about; the first match counts.
+var families = []struct{ name, pattern string }{
+	{"MIG", `^nvml(GpuInstance|ComputeInstance|Device.*(Mig|GpuInstance|ComputeInstance))`},
+	{"vGPU", `[vV]gpu|GridLicensable|HostVgpu`},
+	{"NVLink", `Nv[lL]ink`},
+	{"GPM", `^nvmlGpm`},
+	{"events", `Event`},
+	{"units", `^nvmlUnit`},
+	{"confidential computing", `ConfCompute`},
+	{"power and clocks", `Power|Clock|Clk|Pstate|PState|Performance|Perf|Energy`},
+	{"health", `Ecc|Retired|Remap|Repair|Violation|Health|CPER|PRM|BBX`},
+	{"processes", `Process|Accounting|Samples`},
+	{"device", `^nvmlDevice`},
+	{"system", ``},
+}
+
+var familyPatterns = func() (out []*regexp.Regexp) {
+	for _, f := range families {
+		out = append(out, regexp.MustCompile(f.pattern))
+	}
+	return out
+}()
+
+func family(symbol string) int {
+	return slices.IndexFunc(familyPatterns, func(r *regexp.Regexp) bool { return r.MatchString(symbol) })
+}
+
+func (p *project) byVersion() []versionCoverage {
+	var out []versionCoverage
+	for _, v := range p.versions {
+		c := versionCoverage{NVML: v.NVML, Driver: v.Driver}
+		for _, s := range p.symbols {
+			if s.In(v.NVML) {
+				c.add(p.implemented(s))
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func (p *project) byFamily() []familyCoverage {
+	out := make([]familyCoverage, len(families))
+	for i, f := range families {
+		out[i].Family = f.name
+	}
+	for _, s := range p.exported() {
+		out[family(s.Name)].add(p.implemented(s))
+	}
+	return out
+}
+
+// exported lists the symbols of the newest version.
+func (p *project) exported() []*binding.Symbol { return emit.Exported(p.input(p.newest().NVML)) }
+
+func (p *project) statsLine(out io.Writer) error {
+	list := p.byVersion()
+	c := list[len(list)-1]
+	_, err := fmt.Fprintf(out, "NVML %s: %d symbols, %d implemented, %d stubs (%s)\n", c.NVML, c.Symbols, c.Implemented, c.Stubs, c.share())
+	return err
+}
+
+func (p *project) statsTable(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "NVML\tdriver\tsymbols\timplemented\tstubs\tshare\t")
+	for _, c := range p.byVersion() {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\t\n", c.NVML, c.Driver, c.Symbols, c.Implemented, c.Stubs, c.share())
+	}
+	fmt.Fprintf(w, "\t\t\t\t\t\t\nfamily of %s\t\tsymbols\timplemented\tstubs\tshare\t\n", p.newest().NVML)
+	for _, c := range p.byFamily() {
+		fmt.Fprintf(w, "%s\t\t%d\t%d\t%d\t%s\t\n", c.Family, c.Symbols, c.Implemented, c.Stubs, c.share())
+	}
+	return w.Flush()
+}
+
+func (p *project) statsJSON(out io.Writer) error {
+	names := []string{}
+	for _, s := range p.exported() {
+		if p.implemented(s) {
+			names = append(names, s.Name)
+		}
+	}
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(struct {
+		Versions    []versionCoverage `json:"versions"`
+		Families    []familyCoverage  `json:"families"`
+		Implemented []string          `json:"implemented"`
+	}{p.byVersion(), p.byFamily(), names})
+}
+
+var versionSuffix = regexp.MustCompile(`_v\d+$`)
+
+// wanted reads consumers.tsv.
+func wanted() (map[string]int, error) {
+	out := map[string]int{}
+	for i, line := range strings.Split(strings.TrimSpace(consumers), "\n") {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, count, _ := strings.Cut(line, "\t")
+		n, err := strconv.Atoi(count)
+		if err != nil {
+			return nil, fmt.Errorf("generator/consumers.tsv:%d: want NAME<tab>COUNT, have %q", i+1, line)
+		}
+		out[name] = n
+	}
+	return out, nil
+}
+
+// missing lists the stubs of the newest version by the number of consumers, each with the
+// signature of the function that would retire it.
+func (p *project) missing(out io.Writer) error {
+	count, err := wanted()
+	if err != nil {
+		return err
+	}
+	var stubs []*binding.Symbol
+	for _, s := range p.exported() {
+		if !p.implemented(s) {
+			stubs = append(stubs, s)
+		}
+	}
+	callers := func(s *binding.Symbol) int { return count[versionSuffix.ReplaceAllString(s.Name, "")] }
+	slices.SortStableFunc(stubs, func(a, b *binding.Symbol) int { return callers(b) - callers(a) })
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "consumers\tstub\tthe function that retires it")
+	for _, s := range stubs {
+		fmt.Fprintf(w, "%d\t%s\t%s\n", callers(s), s.Name, s.Signature())
+	}
+	return w.Flush()
+}
+
+// goldens renders, per version, every symbol with its status and prototype, and every layout.
+func (p *project) goldens() map[string][]byte {
+	out := map[string][]byte{}
+	for i, v := range p.versions {
+		var b strings.Builder
+		fmt.Fprintf(&b, "NVML %s\n\n", v.NVML)
+		for _, s := range p.symbols {
+			if s.In(v.NVML) {
+				status := "stub"
+				if p.implemented(s) {
+					status = "implemented"
+				}
+				fmt.Fprintf(&b, "%-11s  %s\n", status, s.ProtoIn(v.NVML).Prototype())
+			}
+		}
+		b.WriteString("\n")
+		for _, t := range p.headers[i].Types {
+			if t.Kind == model.Struct || t.Kind == model.Union {
+				fmt.Fprintf(&b, "%s %s: %d bytes\n", t.Kind, t.Name, t.Size)
+				for _, f := range t.Fields {
+					fmt.Fprintf(&b, "  %6d  %s\n", f.Offset, f.Type.Declare(f.Name))
+				}
+			}
+		}
+		out[v.NVML+".golden"] = []byte(b.String())
+	}
+	return out
+}
+
+func (p *project) updateGoldens() error { return write(p.path(goldenDir), p.goldens()) }

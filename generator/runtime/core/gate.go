@@ -1,0 +1,116 @@
+//go:build ignore
+
+package main
+
+/*
+#include <stdint.h>
+#include <stdlib.h>
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+	"unsafe"
+
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+)
+
+// Numbers beyond every symbol, as in front.h.
+const (
+	hello   = 0xffffff00
+	level   = 0xffffff01
+	restore = 0xffffff02
+)
+
+// space is the front's struct nvmlfab_space.
+type space struct {
+	base, limit, start, next uint64
+}
+
+func main() {}
+
+// nvmlfab_call is the core's one export: it answers symbol number index with a block of
+// argument words. A panic answers UNKNOWN with one line and never unwinds into C.
+//
+//export nvmlfab_call
+func nvmlfab_call(index C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
+	defer func() {
+		if r := recover(); r != nil {
+			ret = C.uint32_t(abi.ERROR_UNKNOWN)
+			complain(uint32(index), r)
+		}
+	}()
+	if index < C.uint32_t(len(calls)) && calls[index] != nil {
+		return C.uint32_t(calls[index](args))
+	}
+	switch index {
+	case hello:
+		*(*uint64)(pointer(args, 2)) = abi.ModelHash
+		if word[uint64](args, 0) != abi.ModelHash {
+			return C.uint32_t(abi.ERROR_LIB_RM_VERSION_MISMATCH)
+		}
+		engine.Use(&host{(*space)(pointer(args, 1))})
+		return C.uint32_t(abi.SUCCESS)
+	case level:
+		return C.uint32_t(engine.Level())
+	case restore:
+		return C.uint32_t(engine.Restore())
+	}
+	return C.uint32_t(abi.ERROR_NOT_SUPPORTED)
+}
+
+func complain(index uint32, r any) {
+	name := fmt.Sprintf("call %#x", index)
+	if index < uint32(len(abi.Symbols)) {
+		name = abi.Symbols[index].Name
+	}
+	fmt.Fprintf(os.Stderr, "nvmlfab: %s: internal error: %v; please report it\n", name, r)
+	if getenv("NVMLFAB_DEBUG") != "" {
+		os.Stderr.Write(debug.Stack())
+	}
+}
+
+// getenv reads the host's environment as it is now; os.Getenv remembers an older one.
+func getenv(name string) string {
+	c := C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	return C.GoString(C.getenv(c))
+}
+
+// host gives the engine the process around it.
+type host struct{ space *space }
+
+const slotSize = 16
+
+func (h *host) Getenv(name string) string { return getenv(name) }
+
+// Handles returns the address of handle number 0 and the numbers in use by this generation.
+func (h *host) Handles() (base uintptr, start, next uint64) {
+	return uintptr(h.space.base), h.space.start, h.space.next
+}
+
+// Reserve takes the next handle number and notes what it stands for, so that a core that
+// is loaded after a fork can tell.
+func (h *host) Reserve(kind engine.Kind) (number uint64, ok bool) {
+	number = h.space.next
+	if number >= h.space.limit {
+		return 0, false
+	}
+	*h.slot(number) = uint32(kind)
+	h.space.next = number + 1
+	return number, true
+}
+
+// Kind tells what an earlier core noted for a handle number.
+func (h *host) Kind(number uint64) engine.Kind { return engine.Kind(*h.slot(number)) }
+
+// Note changes what a handle number stands for.
+func (h *host) Note(number uint64, kind engine.Kind) { *h.slot(number) = uint32(kind) }
+
+func (h *host) slot(number uint64) *uint32 {
+	base := *(*unsafe.Pointer)(unsafe.Pointer(&h.space.base))
+	return (*uint32)(unsafe.Add(base, number*slotSize))
+}

@@ -1,0 +1,133 @@
+//go:build ignore
+
+package main
+
+import (
+	"unsafe"
+
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+)
+
+// word reads argument i as a T of at most eight bytes.
+func word[T any](args unsafe.Pointer, i uintptr) T { return *(*T)(unsafe.Add(args, i*8)) }
+
+// pointer reads argument i as an address of the caller's.
+func pointer(args unsafe.Pointer, i uintptr) unsafe.Pointer { return word[unsafe.Pointer](args, i) }
+
+// handle reads argument i as a handle of a T, nil if it is none of this generation.
+func handle[T any](args unsafe.Pointer, i uintptr) *T {
+	t, _ := engine.Object(word[uintptr](args, i)).(*T)
+	return t
+}
+
+type handler interface{ Handle() uintptr }
+
+// handles turns engine objects into the addresses that stand for them.
+func handles[T handler](list []T) []uintptr {
+	out := make([]uintptr, len(list))
+	for i, t := range list {
+		out[i] = t.Handle()
+	}
+	return out
+}
+
+// maxText bounds how far a caller's string is read: names and identifiers are short.
+const maxText = 4096
+
+// text reads argument i as a C string.
+func text(args unsafe.Pointer, i uintptr) (string, bool) {
+	p := pointer(args, i)
+	if p == nil {
+		return "", false
+	}
+	n := 0
+	for n < maxText && *(*byte)(unsafe.Add(p, n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice((*byte)(p), n)), true
+}
+
+// get and put copy the first n bytes of a struct, as raw bytes: the caller's memory is
+// none of the garbage collector's business.
+func get(to, from unsafe.Pointer, n int) {
+	copy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(from), n))
+}
+
+func put(to, from unsafe.Pointer, n int) { get(to, from, n) }
+
+// putText writes s and its terminator if size bytes hold them.
+func putText(to unsafe.Pointer, size uint32, s string) abi.Return {
+	if uint64(len(s))+1 > uint64(size) {
+		return abi.ERROR_INSUFFICIENT_SIZE
+	}
+	buf := unsafe.Slice((*byte)(to), len(s)+1)
+	copy(buf, s)
+	buf[len(s)] = 0
+	return abi.SUCCESS
+}
+
+// putSized writes data where *size says how much the caller has; *size answers how much there is.
+func putSized(to, size unsafe.Pointer, data []byte) abi.Return {
+	n := (*uint32)(size)
+	room := *n
+	*n = uint32(len(data))
+	if to == nil || uint64(room) < uint64(len(data)) {
+		return abi.ERROR_INSUFFICIENT_SIZE
+	}
+	copy(unsafe.Slice((*byte)(to), len(data)), data)
+	return abi.SUCCESS
+}
+
+// putList writes a list where *count says how many elements the caller has; *count answers
+// how many there are. Elements are stride bytes apart, of which no more is written.
+func putList[T any](count, array unsafe.Pointer, list []T, stride int, nullQuery bool) abi.Return {
+	n := (*uint32)(count)
+	room := *n
+	*n = uint32(len(list))
+	switch {
+	case len(list) == 0:
+		return abi.SUCCESS
+	case nullQuery && (array == nil || room == 0):
+		return abi.SUCCESS
+	case uint64(room) < uint64(len(list)):
+		return abi.ERROR_INSUFFICIENT_SIZE
+	case array == nil:
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	return putArray(array, list, stride)
+}
+
+// putArray writes every element, stride bytes apart.
+func putArray[T any](array unsafe.Pointer, list []T, stride int) abi.Return {
+	if len(list) > 0 && array == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	for i := range list {
+		put(unsafe.Add(array, i*stride), unsafe.Pointer(&list[i]), stride)
+	}
+	return abi.SUCCESS
+}
+
+// maxElements bounds an array whose length a caller passes by value.
+const maxElements = 1 << 16
+
+// getArray copies an array of the caller's.
+func getArray[T any](array unsafe.Pointer, n, stride int) ([]T, bool) {
+	if n < 0 || n > maxElements {
+		return nil, false
+	}
+	out := make([]T, n)
+	for i := range out {
+		get(unsafe.Pointer(&out[i]), unsafe.Add(array, i*stride), stride)
+	}
+	return out, true
+}
+
+// counted is how many bytes a caller proves of a struct that ends in an array of room
+// elements, of which a field says how many there are.
+func counted(n *int, p unsafe.Pointer, field uintptr, array, stride, room int) bool {
+	have := *(*uint32)(unsafe.Add(p, field))
+	*n = array + int(have)*stride
+	return have <= uint32(room)
+}

@@ -1,0 +1,98 @@
+/* The front: the libnvidia-ml.so.1 that programs load. It is linked to libc alone and
+ * loads the core, a Go library, at the first nvmlInit. */
+#ifndef NVMLFAB_FRONT_H
+#define NVMLFAB_FRONT_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define NVML_NO_UNVERSIONED_FUNC_DEFS
+#pragma GCC visibility push(default)
+#include "nvml.h"
+#pragma GCC visibility pop
+
+#include "symbols.h"
+
+/* What the core exports: the symbol's number and a block of argument words. */
+typedef uint32_t (*nvmlfab_call_fn)(uint32_t index, const uint64_t *args);
+
+/* Numbers beyond every symbol are spoken between front and core alone. */
+enum {
+    NVMLFAB_HELLO = 0xffffff00u,   /* hash, struct nvmlfab_space *, uint64_t *core_hash */
+    NVMLFAB_LEVEL = 0xffffff01u,   /* answers the configured driver's place among the NVML versions */
+    NVMLFAB_RESTORE = 0xffffff02u, /* rebuilds after a fork what the handles in use stand for */
+};
+
+/* The handles are addresses in a reserved region: base + 16 * number. Numbers are never
+ * reused; those below start belong to earlier generations. The core advances next. */
+struct nvmlfab_space {
+    uint64_t base;
+    uint64_t limit;
+    uint64_t start;
+    uint64_t next;
+};
+
+/* level is 0 while NVML is not initialised, otherwise the place of the configured driver
+ * among the NVML versions, counted from 1. */
+struct nvmlfab_front {
+    _Atomic(nvmlfab_call_fn) call;
+    _Atomic uint32_t level;
+};
+
+extern struct nvmlfab_front nvmlfab_front;
+
+nvmlReturn_t nvmlfab_init(uint32_t index, const uint64_t *args);
+nvmlReturn_t nvmlfab_shutdown(uint32_t index, const uint64_t *args);
+const char *nvmlfab_error_string(nvmlReturn_t code);
+nvmlReturn_t nvmlfab_export_table(const void **table, const void *guid);
+
+/* Loads a core if none serves this process; the caller holds the load lock. */
+nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore);
+void nvmlfab_lock(void);
+void nvmlfab_unlock(void);
+int nvmlfab_in_use(void);
+struct nvmlfab_space *nvmlfab_space(void);
+void nvmlfab_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Any argument of at most eight bytes as a word. */
+static inline uint64_t nvmlfab_word(const void *arg, size_t size)
+{
+    uint64_t word = 0;
+    memcpy(&word, arg, size);
+    return word;
+}
+
+#define NVMLFAB_WORD(arg) nvmlfab_word(&(arg), sizeof(arg))
+
+/* Why a symbol that came with NVML version number since cannot be asked, or NVML_SUCCESS. */
+static inline nvmlReturn_t nvmlfab_closed(uint32_t since)
+{
+    uint32_t level = atomic_load_explicit(&nvmlfab_front.level, memory_order_acquire);
+    if (since <= level)
+        return NVML_SUCCESS;
+    return level == 0 ? NVML_ERROR_UNINITIALIZED : NVML_ERROR_FUNCTION_NOT_FOUND;
+}
+
+static inline nvmlReturn_t nvmlfab_stub(uint32_t since)
+{
+    nvmlReturn_t closed = nvmlfab_closed(since);
+    return closed != NVML_SUCCESS ? closed : NVML_ERROR_NOT_SUPPORTED;
+}
+
+/* Calls keep the caller's errno. */
+static inline nvmlReturn_t nvmlfab_gate(uint32_t index, uint32_t since, const uint64_t *args)
+{
+    nvmlReturn_t closed = nvmlfab_closed(since);
+    if (closed != NVML_SUCCESS)
+        return closed;
+    int saved = errno;
+    nvmlReturn_t answer =
+        (nvmlReturn_t)atomic_load_explicit(&nvmlfab_front.call, memory_order_acquire)(index, args);
+    errno = saved;
+    return answer;
+}
+
+#endif

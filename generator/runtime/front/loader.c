@@ -1,0 +1,221 @@
+/* Finding, loading and, after a fork, replacing the core. */
+#define _GNU_SOURCE
+#include "front.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define FRONT_NAME "libnvidia-ml"
+#define CORE_NAME "libnvmlfab-core"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char own_path[PATH_MAX]; /* of this library, links resolved; empty if unknown */
+static unsigned generation;     /* how many forks lie between this process and the first core */
+
+void nvmlfab_lock(void) { pthread_mutex_lock(&lock); }
+void nvmlfab_unlock(void) { pthread_mutex_unlock(&lock); }
+
+void nvmlfab_complain(const char *format, ...)
+{
+    char line[PATH_MAX + 512] = "nvmlfab: ";
+    size_t used = strlen(line);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line + used, sizeof line - used - 1, format, args);
+    va_end(args);
+    for (char *c = line; *c != '\0'; c++)
+        if (*c == '\n')
+            *c = ' ';
+    strcat(line, "\n");
+    if (write(STDERR_FILENO, line, strlen(line)) < 0)
+        return; /* nowhere left to say it */
+}
+
+/* At load time, because a relative path means nothing after a chdir. */
+__attribute__((constructor)) static void find_self(void)
+{
+    Dl_info info;
+    if (dladdr(&nvmlfab_front, &info) == 0 || realpath(info.dli_fname, own_path) == NULL)
+        own_path[0] = '\0';
+}
+
+/* The core stands beside the front under the front's own suffix: libnvidia-ml.so.V has
+ * libnvmlfab-core.so.V. Container tooling collects *.so.V and so takes both along. */
+static int core_path(char *path, size_t size)
+{
+    const char *named = secure_getenv("NVMLFAB_CORE");
+    if (named != NULL && named[0] != '\0')
+        return snprintf(path, size, "%s", named) < (int)size;
+    const char *slash = strrchr(own_path, '/');
+    if (slash == NULL)
+        return 0;
+    const char *base = slash + 1;
+    const char *suffix = strncmp(base, FRONT_NAME, strlen(FRONT_NAME)) == 0 ? base + strlen(FRONT_NAME) : ".so";
+    return snprintf(path, size, "%.*s/%s%s", (int)(slash - own_path), own_path, CORE_NAME, suffix) < (int)size;
+}
+
+/* The kernel's struct sigaction, which the C library refuses to touch for signals 32 and
+ * 33: handler, flags, restorer, mask. */
+struct disposition {
+    unsigned long word[4];
+};
+
+static void save_signals(struct disposition *saved)
+{
+    for (int s = 1; s <= 64; s++)
+        syscall(SYS_rt_sigaction, s, NULL, &saved[s], sizeof(unsigned long));
+}
+
+/* A Go library changes dispositions as it loads; the host's are put back. */
+static void restore_signals(const struct disposition *saved)
+{
+    for (int s = 1; s <= 64; s++) {
+        struct disposition now;
+        if (syscall(SYS_rt_sigaction, s, NULL, &now, sizeof(unsigned long)) == 0 &&
+            memcmp(&now, &saved[s], sizeof now) != 0)
+            syscall(SYS_rt_sigaction, s, &saved[s], NULL, sizeof(unsigned long));
+    }
+}
+
+/* Opens a copy of the core under a path that no ancestor used: dlopen would otherwise
+ * answer with the ancestor's core, whose threads are gone. */
+static int open_copy(const char *path)
+{
+    int from = open(path, O_RDONLY | O_CLOEXEC);
+    if (from < 0)
+        return -1;
+    int to = (int)syscall(SYS_memfd_create, "nvmlfab-core", 1 /* MFD_CLOEXEC */);
+    if (to < 0) {
+        char name[] = "/tmp/nvmlfab-core.XXXXXX";
+        to = mkostemp(name, O_CLOEXEC);
+        if (to >= 0)
+            unlink(name);
+    }
+    struct stat st;
+    int whole = to >= 0 && fstat(from, &st) == 0;
+    for (off_t left = whole ? st.st_size : 0; whole && left > 0;) {
+        ssize_t n = sendfile(to, from, NULL, (size_t)left);
+        whole = n > 0;
+        left -= n > 0 ? n : 0;
+    }
+    close(from);
+    if (!whole) {
+        if (to >= 0)
+            close(to);
+        return -1;
+    }
+    /* a descriptor number of its own for each generation, in case a process id comes back */
+    int own = fcntl(to, F_DUPFD_CLOEXEC, 100 + (int)(generation % 800));
+    if (own >= 0) {
+        close(to);
+        to = own;
+    }
+    return to;
+}
+
+static uint32_t reload(uint32_t index, const uint64_t *args);
+
+static void before_fork(void) { nvmlfab_lock(); }
+static void parent_after_fork(void) { nvmlfab_unlock(); }
+
+static void child_after_fork(void)
+{
+    if (atomic_load(&nvmlfab_front.call) != NULL && atomic_load(&nvmlfab_front.call) != reload) {
+        generation++;
+        atomic_store(&nvmlfab_front.call, reload);
+    }
+    nvmlfab_unlock();
+}
+
+/* Loads path and exchanges hashes. */
+static nvmlReturn_t greet(const char *path, const char *shown, struct nvmlfab_space *space, nvmlfab_call_fn *out)
+{
+    void *core = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (core == NULL) {
+        nvmlfab_complain("cannot load the core %s: %s", shown, dlerror());
+        return NVML_ERROR_LIBRARY_NOT_FOUND;
+    }
+    nvmlfab_call_fn call;
+    void *symbol = dlsym(core, "nvmlfab_call");
+    memcpy(&call, &symbol, sizeof call);
+    if (call == NULL) {
+        nvmlfab_complain("%s is no nvmlfab core; put the core of this library beside it or name it in NVMLFAB_CORE", shown);
+        return NVML_ERROR_LIBRARY_NOT_FOUND;
+    }
+    uint64_t hash = 0;
+    const uint64_t args[] = {NVMLFAB_MODEL_HASH, (uint64_t)(uintptr_t)space, (uint64_t)(uintptr_t)&hash};
+    if (call(NVMLFAB_HELLO, args) != NVML_SUCCESS || hash != NVMLFAB_MODEL_HASH) {
+        nvmlfab_complain("the core %s was built for another model (%016llx) than this library (%016llx); take both from one build",
+                         shown, (unsigned long long)hash, (unsigned long long)NVMLFAB_MODEL_HASH);
+        return NVML_ERROR_LIBRARY_NOT_FOUND;
+    }
+    *out = call;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
+{
+    nvmlfab_call_fn old = atomic_load(&nvmlfab_front.call);
+    if (old != NULL && old != reload)
+        return NVML_SUCCESS;
+
+    char path[PATH_MAX], copy[64];
+    if (!core_path(path, sizeof path)) {
+        nvmlfab_complain("cannot tell where this library lies; name the core in NVMLFAB_CORE");
+        return NVML_ERROR_LIBRARY_NOT_FOUND;
+    }
+    if (access(path, R_OK) != 0) {
+        nvmlfab_complain("no core at %s; put it there or name it in NVMLFAB_CORE", path);
+        return NVML_ERROR_LIBRARY_NOT_FOUND;
+    }
+    const char *name = path;
+    int fd = -1;
+    if (old == reload) {
+        fd = open_copy(path);
+        if (fd < 0) {
+            nvmlfab_complain("cannot copy the core %s for a forked process: %s", path, strerror(errno));
+            return NVML_ERROR_UNKNOWN;
+        }
+        snprintf(copy, sizeof copy, "/proc/%ld/fd/%d", (long)getpid(), fd);
+        name = copy;
+    }
+
+    struct disposition saved[65];
+    save_signals(saved);
+    nvmlfab_call_fn call = NULL;
+    nvmlReturn_t answer = greet(name, path, space, &call);
+    restore_signals(saved);
+    if (fd >= 0)
+        close(fd);
+    if (answer == NVML_SUCCESS && restore)
+        answer = (nvmlReturn_t)call(NVMLFAB_RESTORE, NULL);
+    if (answer != NVML_SUCCESS)
+        return answer;
+
+    static int registered;
+    if (!registered && pthread_atfork(before_fork, parent_after_fork, child_after_fork) == 0)
+        registered = 1;
+    atomic_store_explicit(&nvmlfab_front.call, call, memory_order_release);
+    return NVML_SUCCESS;
+}
+
+/* Stands in for the core in a forked child until its first call. */
+static uint32_t reload(uint32_t index, const uint64_t *args)
+{
+    nvmlfab_lock();
+    nvmlReturn_t answer = nvmlfab_load(nvmlfab_space(), nvmlfab_in_use());
+    nvmlfab_unlock();
+    if (answer != NVML_SUCCESS)
+        return NVML_ERROR_UNKNOWN;
+    return atomic_load(&nvmlfab_front.call)(index, args);
+}

@@ -1,0 +1,282 @@
+package profiles
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// file is what a profile file holds.
+type file struct {
+	// Version is the version of the file's format.
+	Version Opt[string] `yaml:"version"`
+	// Extends names the shipped board that this file changes.
+	Extends Opt[string] `yaml:"extends"`
+	// Count is the number of devices; those without an entry in devices get an identity of their own.
+	Count Opt[uint32] `yaml:"count" range:"1..10000"`
+	// System is what NVML says about driver and library.
+	System System `yaml:"system"`
+	// DeviceDefaults hold for every device that does not say otherwise.
+	DeviceDefaults raw[Properties] `yaml:"device_defaults"`
+	// Devices are the devices, or those that differ.
+	Devices raw[[]Device] `yaml:"devices"`
+	// NVLink is the NVLink fabric inside the machine.
+	NVLink NVLink `yaml:"nvlink"`
+	// Topology is the PCIe and NUMA layout of the machine.
+	Topology Topology `yaml:"topology" also:"pcie_topology"`
+	// MIG holds the tables of MIG profiles that the board offers.
+	MIG MIGTables `yaml:"mig"`
+	// InfiniBand is the machine's InfiniBand adapters.
+	InfiniBand InfiniBand `yaml:"infiniband"`
+	// DynamicMetricsDefaults is for tools that fill in dynamic_metrics before anybody loads the file; it changes no board.
+	DynamicMetricsDefaults DynamicMetrics `yaml:"dynamic_metrics_defaults"`
+}
+
+// builder lays base board, defaults and entries over one another.
+type builder struct {
+	decoder
+	file
+	base    []Device
+	entries map[uint32]*yaml.Node
+	line    int // of devices, for messages about a device without an entry
+}
+
+func build(data []byte, base func(string) (*Board, error)) (*Board, error) {
+	root, err := document(data)
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{entries: map[uint32]*yaml.Node{}, line: root.Line}
+	if err := b.extend(find(root, "extends"), base); err != nil {
+		return nil, err
+	}
+	if err := b.over(root, &b.file, top); err != nil {
+		return nil, err
+	}
+	count, err := b.list(root)
+	if err != nil {
+		return nil, err
+	}
+	devices, err := b.devices(count)
+	if err != nil {
+		return nil, err
+	}
+	b.cuda()
+	return &Board{
+		Version: b.Version, System: b.System, Devices: devices, NVLink: b.NVLink, Topology: b.Topology,
+		MIG: b.MIG, InfiniBand: b.InfiniBand,
+	}, nil
+}
+
+// extend starts from the board that extends names.
+func (b *builder) extend(n *yaml.Node, base func(string) (*Board, error)) error {
+	if n == nil {
+		return nil
+	}
+	var name string
+	if err := b.over(n, &name, "extends"); err != nil {
+		return err
+	}
+	board, err := base(name)
+	if err != nil {
+		return wrong(n, "extends: %s", err)
+	}
+	b.base = board.Devices
+	b.System, b.NVLink, b.Topology = board.System, board.NVLink, board.Topology
+	b.MIG, b.InfiniBand = board.MIG, board.InfiniBand
+	return nil
+}
+
+// list finds the entry of each device and returns how many devices there are.
+func (b *builder) list(root *yaml.Node) (uint32, error) {
+	list := b.Devices.node
+	if list != nil && !absent(list) && list.Kind != yaml.SequenceNode {
+		return 0, wrong(list, "devices: want a list, got %s", kind(list))
+	}
+	var entries []*yaml.Node
+	if list != nil {
+		entries, b.line = list.Content, list.Line
+	}
+	count := max(uint32(len(entries)), uint32(len(b.base)))
+	if n, ok := b.System.NumDevices.Get(); ok {
+		count = n
+	}
+	if n, ok := b.Count.Get(); ok {
+		count = n
+	}
+	if count == 0 {
+		return 0, wrong(root, "there are no devices: give count, devices or extends")
+	}
+	for i, entry := range entries {
+		index := uint32(i)
+		if n := find(entry, "index"); n != nil {
+			if err := b.over(n, &index, fmt.Sprintf("devices[%d].index", i)); err != nil {
+				return 0, err
+			}
+		}
+		if first, ok := b.entries[index]; ok {
+			return 0, wrong(entry, "devices[%d]: index %d is that of the entry in line %d", i, index, first.Line)
+		}
+		if index >= count && (b.Count.Valid || !b.System.NumDevices.Valid) {
+			return 0, wrong(entry, "devices[%d]: index %d is outside 0..%d: number the entries from 0, or give a higher count", i, index, count-1)
+		}
+		b.entries[index] = resolve(entry)
+	}
+	return count, nil
+}
+
+// devices makes the devices complete.
+func (b *builder) devices(count uint32) ([]Device, error) {
+	template := Device{}
+	if len(b.base) > 0 {
+		template.Properties = b.base[0].Properties
+		template.PCI.BusID = Opt[BusID]{}
+	}
+	if err := b.defaults(&template); err != nil {
+		return nil, err
+	}
+	devices := make([]Device, count)
+	for i := range devices {
+		d := &devices[i]
+		*d = template
+		if i < len(b.base) {
+			*d = b.base[i]
+			if err := b.defaults(d); err != nil {
+				return nil, err
+			}
+		}
+		d.Index = uint32(i)
+		entry := b.entries[d.Index]
+		if i >= len(b.base) || find(b.DeviceDefaults.node, "serial") != nil {
+			d.Serial.Value = plus(d.Serial.Value, i)
+		}
+		if entry != nil {
+			if err := b.over(entry, d, fmt.Sprintf("devices[%d]", i)); err != nil {
+				return nil, err
+			}
+		}
+		d.complete(len(b.base) > 0 && b.base[0].PDI.Valid)
+	}
+	b.assignBusIDs(devices)
+	return devices, b.check(devices)
+}
+
+// defaults lays device_defaults over a device.
+func (b *builder) defaults(d *Device) error {
+	if n := b.DeviceDefaults.node; n != nil && !absent(n) {
+		return b.over(n, &d.Properties, "device_defaults")
+	}
+	return nil
+}
+
+// complete fills in what follows from the rest.
+func (d *Device) complete(pdi bool) {
+	if !d.MinorNumber.Valid {
+		d.MinorNumber = Some(d.Index)
+	}
+	if pdi && !d.PDI.Valid {
+		sum := d.hash()
+		d.PDI = Some(binary.BigEndian.Uint64(sum[24:]))
+	}
+	if d.UUID == "" {
+		sum := d.hash()
+		sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562 version 8: made up by its own rule
+		d.UUID = UUID(fmt.Sprintf("GPU-%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]))
+	}
+	if state := d.Fabric.State; !state.Valid && d.Fabric != (Fabric{}) {
+		d.Fabric.State = Some("completed")
+	}
+}
+
+// hash is what a device's made-up identifiers are cut from: the same in every process, different for each device.
+func (d *Device) hash() [32]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%s %d", d.Name.Value, d.Index))
+}
+
+// assignBusIDs gives the devices without a bus id the first free ones.
+func (b *builder) assignBusIDs(devices []Device) {
+	taken := map[BusID]bool{}
+	for i := range devices {
+		taken[devices[i].PCI.BusID.Value] = true
+	}
+	next := BusID{}
+	for i := range devices {
+		id := &devices[i].PCI.BusID
+		for !id.Valid {
+			if next.Bus++; next.Bus == 0xff {
+				next.Domain, next.Bus = next.Domain+1, 1
+			}
+			if !taken[next] {
+				*id = Some(next)
+			}
+		}
+	}
+}
+
+// check refuses what two devices may not share and what cannot be true of one.
+func (b *builder) check(devices []Device) error {
+	uuids, busIDs, minors := map[UUID]uint32{}, map[BusID]uint32{}, map[uint32]uint32{}
+	for i := range devices {
+		d := &devices[i]
+		if err := once(b, uuids, d.UUID, d.Index, "uuid"); err != nil {
+			return err
+		}
+		if err := once(b, busIDs, d.PCI.BusID.Value, d.Index, "pci", "bus_id"); err != nil {
+			return err
+		}
+		if err := once(b, minors, d.MinorNumber.Value, d.Index, "minor_number"); err != nil {
+			return err
+		}
+		m := d.Memory
+		if total, ok := m.TotalBytes.Get(); ok && (m.UsedBytes.Value > total || m.ReservedBytes.Value > total-m.UsedBytes.Value) {
+			return wrong(b.where(d.Index, "memory"), "devices[%d].memory: used and reserved are more than the total", d.Index)
+		}
+	}
+	return nil
+}
+
+// once refuses a value that an earlier device has.
+func once[T comparable](b *builder, seen map[T]uint32, value T, index uint32, keys ...string) error {
+	if first, ok := seen[value]; ok {
+		return wrong(b.where(index, keys...), "devices[%d].%s: %v is that of devices[%d]", index, strings.Join(keys, "."), value, first)
+	}
+	seen[value] = index
+	return nil
+}
+
+// where finds the node that gives a device's value: in its entry, in the defaults, else the list of devices.
+func (b *builder) where(index uint32, keys ...string) *yaml.Node {
+	for _, n := range []*yaml.Node{find(b.entries[index], keys...), find(b.DeviceDefaults.node, keys...), b.entries[index]} {
+		if n != nil {
+			return n
+		}
+	}
+	return &yaml.Node{Line: b.line}
+}
+
+// cuda takes the numbers out of the CUDA version's text.
+func (b *builder) cuda() {
+	major, minor, _ := strings.Cut(b.System.CUDAVersion.Value, ".")
+	for _, part := range []struct {
+		text   string
+		number *Opt[uint32]
+	}{{major, &b.System.CUDAVersionMajor}, {minor, &b.System.CUDAVersionMinor}} {
+		if n, err := strconv.ParseUint(part.text, 10, 16); err == nil && !part.number.Valid {
+			*part.number = Some(uint32(n))
+		}
+	}
+}
+
+// plus adds n to the number at the end of a serial, so that devices with the same defaults differ.
+func plus(serial string, n int) string {
+	digits := serial[len(strings.TrimRight(serial, "0123456789")):]
+	number, err := strconv.ParseUint(digits, 10, 63)
+	if err != nil || n == 0 {
+		return serial
+	}
+	return fmt.Sprintf("%s%0*d", strings.TrimSuffix(serial, digits), len(digits), number+uint64(n))
+}

@@ -1,0 +1,59 @@
+// Compile turns the boards in profiles/*.yaml into Go literals, so that no program parses YAML to serve a shipped board,
+// and the Go types of a profile into a JSON Schema, so that editors can complete and check one.
+//
+//	go run -tags bootstrap ./profiles/compile [-check] [-dir profiles]
+//
+// The tag leaves the present literals out: they may not compile any more when the types have changed.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	dir := flag.String("dir", "profiles", "folder of the boards")
+	check := flag.Bool("check", false, "write nothing; fail when the files are stale")
+	flag.Parse()
+	if err := run(*dir, *check); err != nil {
+		fmt.Fprintln(os.Stderr, "compile:", err)
+		os.Exit(1)
+	}
+}
+
+func run(dir string, check bool) error {
+	outputs, err := compile(dir)
+	if err != nil {
+		return err
+	}
+	for name, want := range outputs {
+		path := filepath.Join(dir, name)
+		have, err := os.ReadFile(path)
+		switch {
+		case err == nil && bytes.Equal(have, want):
+		case check:
+			return fmt.Errorf("%s is stale: run go generate ./profiles", path)
+		default:
+			if err := os.WriteFile(path, want, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// compile returns the generated files by name.
+func compile(dir string) (map[string][]byte, error) {
+	boards, err := boards()
+	if err != nil {
+		return nil, err
+	}
+	schema, err := schema(dir)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{"boards_gen.go": boards, "schema.json": schema}, nil
+}

@@ -1,0 +1,284 @@
+package profiles
+
+// Device is one GPU, complete.
+type Device struct {
+	// Index is the GPU's place in the enumeration, from 0.
+	Index uint32 `yaml:"index"`
+	// UUID is the GPU's identifier, GPU- and a UUID; generated when the profile gives none.
+	UUID UUID `yaml:"uuid"`
+	// MinorNumber is the N of /dev/nvidiaN; the index when the profile gives none.
+	MinorNumber Opt[uint32] `yaml:"minor_number"`
+	// PDI is the GPU's per-device identifier.
+	PDI Opt[uint64] `yaml:"pdi"`
+	// GraceCPUPair is the number of the Grace CPU that the GPU hangs on.
+	GraceCPUPair Opt[uint32] `yaml:"grace_cpu_pair"`
+
+	Properties
+}
+
+// Properties are what device_defaults may give for all devices and an entry of devices for one.
+type Properties struct {
+	// Name is the product name.
+	Name Opt[string] `yaml:"name"`
+	// Brand is the product line.
+	Brand Opt[string] `yaml:"brand" enum:"unknown,quadro,tesla,nvs,grid,geforce,titan,nvidia_vapps,nvidia_vpc,nvidia_vcs,nvidia_vws,nvidia_cloud_gaming,quadro_rtx,nvidia_rtx,nvidia,geforce_rtx,titan_rtx"`
+	// Serial is the board's serial number; GPUs of one board may share it. Generated when the profile gives none.
+	Serial Opt[string] `yaml:"serial"`
+	// BoardPartNumber is the board's part number.
+	BoardPartNumber Opt[string] `yaml:"board_part_number"`
+	// GPUPartNumber is the chip's part number.
+	GPUPartNumber Opt[string] `yaml:"gpu_part_number"`
+	// BoardID is NVML's number for the board; derived from the bus id when absent.
+	BoardID Opt[uint32] `yaml:"board_id"`
+	// MultiGPUBoard says that the board carries more than one GPU.
+	MultiGPUBoard Opt[bool] `yaml:"multi_gpu_board"`
+	// VBIOSVersion is the VBIOS version.
+	VBIOSVersion Opt[string] `yaml:"vbios_version"`
+	// Architecture is the chip's generation.
+	Architecture Opt[string] `yaml:"architecture" enum:"kepler,maxwell,pascal,volta,turing,ampere,ada=ada_lovelace,hopper,blackwell"`
+	// ComputeCapability is the CUDA compute capability.
+	ComputeCapability ComputeCapability `yaml:"compute_capability"`
+	// NumGPUCores is the number of CUDA cores.
+	NumGPUCores Opt[uint32] `yaml:"num_gpu_cores"`
+	// MultiprocessorCount is the number of SMs.
+	MultiprocessorCount Opt[uint32] `yaml:"multiprocessor_count"`
+	// InfoROM is the InfoROM's versions.
+	InfoROM InfoROM `yaml:"inforom"`
+	// AddressingMode is how the GPU addresses the host's memory.
+	AddressingMode Opt[string] `yaml:"addressing_mode" enum:"none,hmm,ats"`
+	// RecoveryAction is what the driver recommends to do about the GPU.
+	RecoveryAction Opt[string] `yaml:"recovery_action" enum:"none,gpu_reset=reset,node_reboot=reboot,drain_p2p,drain_and_reset"`
+
+	// Memory is the frame buffer.
+	Memory Memory `yaml:"memory"`
+	// BAR1Memory is the BAR1 aperture.
+	BAR1Memory MemoryUse `yaml:"bar1_memory"`
+	// CCProtectedMemory is the memory protected by confidential computing.
+	CCProtectedMemory MemoryUse `yaml:"cc_protected_memory"`
+	// PCI is the GPU's PCI identity.
+	PCI PCI `yaml:"pci"`
+	// PCIe is the GPU's PCIe link.
+	PCIe PCIe `yaml:"pcie"`
+
+	// Power is the GPU's power.
+	Power Power `yaml:"power"`
+	// MemoryPower is the power of the GPU's memory.
+	MemoryPower PowerDraw `yaml:"memory_power"`
+	// ModulePower is the power of the module that carries GPU and CPU.
+	ModulePower ModulePower `yaml:"module_power"`
+	// Thermal is temperatures and their thresholds.
+	Thermal Thermal `yaml:"thermal"`
+	// Fan is the GPU's fans.
+	Fan Fan `yaml:"fan"`
+	// Clocks is the GPU's clocks.
+	Clocks Clocks `yaml:"clocks"`
+	// ClocksThrottleReasons says why clocks are held down.
+	ClocksThrottleReasons ClocksThrottleReasons `yaml:"clocks_throttle_reasons"`
+	// SupportedClocks are the clocks that can be asked for.
+	SupportedClocks SupportedClocks `yaml:"supported_clocks"`
+	// PerformanceState is the P-state, 0 to 15.
+	PerformanceState Opt[PState] `yaml:"performance_state"`
+
+	// Utilization is how busy the GPU's parts are.
+	Utilization Utilization `yaml:"utilization"`
+	// EncoderStats sums up the encoder sessions.
+	EncoderStats SessionStats `yaml:"encoder_stats"`
+	// FBCStats sums up the frame buffer capture sessions.
+	FBCStats SessionStats `yaml:"fbc_stats"`
+	// Processes are the processes on the GPU.
+	Processes []Process `yaml:"processes"`
+	// Accounting is process accounting.
+	Accounting Accounting `yaml:"accounting"`
+
+	// ECC is ECC mode and errors.
+	ECC ECC `yaml:"ecc"`
+	// RetiredPages are the memory pages taken out of use; before Ampere.
+	RetiredPages RetiredPages `yaml:"retired_pages"`
+	// RemappedRows are the memory rows replaced by spare ones; from Ampere on.
+	RemappedRows RemappedRows `yaml:"remapped_rows"`
+
+	// Display is the display outputs.
+	Display Display `yaml:"display"`
+	// PersistenceMode says that the driver stays loaded without clients.
+	PersistenceMode Opt[Enabled] `yaml:"persistence_mode"`
+	// ComputeMode says who may compute on the GPU.
+	ComputeMode Opt[string] `yaml:"compute_mode" enum:"default,exclusive_thread,prohibited,exclusive_process"`
+	// MIG is the GPU's MIG mode.
+	MIG DeviceMIG `yaml:"mig"`
+	// GPUOperationMode is the GPU operation mode of some Tesla and Quadro boards.
+	GPUOperationMode GPUOperationMode `yaml:"gpu_operation_mode"`
+	// DriverModel is Windows' driver model.
+	DriverModel DriverModel `yaml:"driver_model"`
+	// Virtualization is the GPU's part in virtualisation.
+	Virtualization Virtualization `yaml:"virtualization"`
+	// GSPFirmware is the firmware of the GPU System Processor.
+	GSPFirmware GSPFirmware `yaml:"gsp_firmware"`
+	// C2CMode is the state of the NVLink-C2C link to the CPU.
+	C2CMode Opt[Enabled] `yaml:"c2c_mode"`
+	// SparseOperationMode is the sparse operation mode.
+	SparseOperationMode Opt[Enabled] `yaml:"sparse_operation_mode"`
+	// EGM is extended GPU memory.
+	EGM Opt[Enabled] `yaml:"egm"`
+	// Features are features of the chip that no getter reads.
+	Features Features `yaml:"features"`
+	// GraceSuperchip is the Grace CPU beside the GPU.
+	GraceSuperchip GraceSuperchip `yaml:"grace_superchip"`
+
+	// Topology is how far the other GPUs are, where the board's topology does not say.
+	Topology DeviceTopology `yaml:"topology"`
+	// Fabric is the GPU's place in an NVLink fabric of machines.
+	Fabric Fabric `yaml:"fabric"`
+	// Platform is where the GPU sits in its rack.
+	Platform Platform `yaml:"platform"`
+
+	// DynamicMetrics makes readings move.
+	DynamicMetrics DynamicMetrics `yaml:"dynamic_metrics"`
+	// GPM is performance monitoring.
+	GPM GPM `yaml:"gpm"`
+	// Failure breaks the GPU.
+	Failure Failure `yaml:"failure"`
+	// NVLinkError lets link errors grow.
+	NVLinkError NVLinkError `yaml:"nvlink_error"`
+}
+
+// ComputeCapability is the CUDA compute capability.
+type ComputeCapability struct {
+	// Major is the number before the dot.
+	Major Opt[uint32] `yaml:"major"`
+	// Minor is the number behind the dot.
+	Minor Opt[uint32] `yaml:"minor"`
+}
+
+// InfoROM is the InfoROM's versions.
+type InfoROM struct {
+	// ImageVersion is the version of the whole image.
+	ImageVersion Opt[string] `yaml:"image_version"`
+	// OEMObject is the OEM object's version.
+	OEMObject Opt[string] `yaml:"oem_object"`
+	// ECCObject is the ECC object's version.
+	ECCObject Opt[string] `yaml:"ecc_object"`
+	// PWRObject is the power object's version.
+	PWRObject Opt[string] `yaml:"pwr_object"`
+	// BBXFlushTimestampUS is the start of the last flush of the black box, in µs since 1970.
+	BBXFlushTimestampUS Opt[uint64] `yaml:"bbx_flush_timestamp_us"`
+	// BBXFlushDurationUS is how long that flush took, in µs.
+	BBXFlushDurationUS Opt[uint64] `yaml:"bbx_flush_duration_us"`
+}
+
+// Process is one process on a GPU.
+type Process struct {
+	// PID is the process id.
+	PID uint32 `yaml:"pid" range:"1..4294967295" required:"yes"`
+	// Type is C (computes), G (draws) or C+G.
+	Type Opt[string] `yaml:"type" enum:"C,G,C+G"`
+	// Name is the path of the program.
+	Name Opt[string] `yaml:"name"`
+	// UsedMemoryMiB is the process's GPU memory, in MiB.
+	UsedMemoryMiB Opt[uint64] `yaml:"used_memory_mib" range:"0..1073741824"`
+	// SMUtil is its use of the SMs, in percent.
+	SMUtil Opt[uint32] `yaml:"sm_util" range:"0..100"`
+	// MemUtil is its use of the memory's bandwidth, in percent.
+	MemUtil Opt[uint32] `yaml:"mem_util" range:"0..100"`
+	// EncUtil is its use of the encoders, in percent.
+	EncUtil Opt[uint32] `yaml:"enc_util" range:"0..100"`
+	// DecUtil is its use of the decoders, in percent.
+	DecUtil Opt[uint32] `yaml:"dec_util" range:"0..100"`
+}
+
+// Accounting is process accounting.
+type Accounting struct {
+	// Mode says whether processes are accounted.
+	Mode Opt[Enabled] `yaml:"mode"`
+	// BufferSize is the number of processes that the buffer holds.
+	BufferSize Opt[uint32] `yaml:"buffer_size"`
+}
+
+// Display is the display outputs.
+type Display struct {
+	// Mode says whether a display is attached, as older drivers put it.
+	Mode Opt[Enabled] `yaml:"mode"`
+	// Active says whether a display is initialised.
+	Active Opt[Enabled] `yaml:"active"`
+	// Attached says whether a display is attached, as drivers that deprecate Mode put it.
+	Attached Opt[bool] `yaml:"attached"`
+}
+
+// DeviceMIG is a GPU's MIG mode.
+type DeviceMIG struct {
+	// ModeCurrent is the mode in force.
+	ModeCurrent Opt[Enabled] `yaml:"mode_current"`
+	// ModePending is the mode after the next reset.
+	ModePending Opt[Enabled] `yaml:"mode_pending"`
+	// MaxGPUInstances is how many instances the GPU can be cut into.
+	MaxGPUInstances Opt[uint32] `yaml:"max_gpu_instances" range:"0..8"`
+}
+
+// GPUOperationMode is the GPU operation mode.
+type GPUOperationMode struct {
+	// Current is the mode in force.
+	Current Opt[string] `yaml:"current" enum:"all_on,compute,low_dp=low_double_precision"`
+	// Pending is the mode after the next reset.
+	Pending Opt[string] `yaml:"pending" enum:"all_on,compute,low_dp=low_double_precision"`
+}
+
+// DriverModel is Windows' driver model.
+type DriverModel struct {
+	// Current is the model in force.
+	Current Opt[string] `yaml:"current" enum:"wddm,wdm=tcc,mcdm"`
+	// Pending is the model after the next reset.
+	Pending Opt[string] `yaml:"pending" enum:"wddm,wdm=tcc,mcdm"`
+}
+
+// Virtualization is a GPU's part in virtualisation.
+type Virtualization struct {
+	// Mode is the virtualisation mode.
+	Mode Opt[string] `yaml:"mode" enum:"none,passthrough=pass_through,vgpu,host_vgpu,host_vsga"`
+	// HostVGPUMode is the vGPU mode of a host.
+	HostVGPUMode Opt[string] `yaml:"host_vgpu_mode" enum:"non_sriov=non_sr_iov,sriov=sr_iov"`
+}
+
+// GSPFirmware is the firmware of the GPU System Processor.
+type GSPFirmware struct {
+	// Mode says whether the firmware runs.
+	Mode Opt[Enabled] `yaml:"mode"`
+	// Version is the firmware's version.
+	Version Opt[string] `yaml:"version"`
+}
+
+// Features are features of the chip that no getter reads.
+type Features struct {
+	// TransformerEngine says that the chip has a transformer engine.
+	TransformerEngine Opt[bool] `yaml:"transformer_engine"`
+	// FP4Support says that the chip computes with 4-bit floats.
+	FP4Support Opt[bool] `yaml:"fp4_support"`
+	// FP6Support says that the chip computes with 6-bit floats.
+	FP6Support Opt[bool] `yaml:"fp6_support"`
+	// FP8Support says that the chip computes with 8-bit floats.
+	FP8Support Opt[bool] `yaml:"fp8_support"`
+	// ConfidentialCompute says that the chip can compute confidentially.
+	ConfidentialCompute Opt[bool] `yaml:"confidential_compute"`
+	// NVLinkC2C says that the chip has an NVLink-C2C link.
+	NVLinkC2C Opt[bool] `yaml:"nvlink_c2c"`
+	// DecompressionEngine says that the chip has a decompression engine.
+	DecompressionEngine Opt[bool] `yaml:"decompression_engine"`
+	// FifthGenTensorCores says that the chip has fifth-generation tensor cores.
+	FifthGenTensorCores Opt[bool] `yaml:"fifth_gen_tensor_cores"`
+}
+
+// GraceSuperchip is the Grace CPU beside a GPU.
+type GraceSuperchip struct {
+	// Enabled says that there is one.
+	Enabled Opt[bool] `yaml:"enabled"`
+	// CPUCores is the number of its cores.
+	CPUCores Opt[uint32] `yaml:"cpu_cores"`
+	// CPUMemoryGB is its memory, in GB.
+	CPUMemoryGB Opt[uint32] `yaml:"cpu_memory_gb"`
+	// CoherentMemory says that GPU and CPU share coherent memory.
+	CoherentMemory Opt[bool] `yaml:"coherent_memory"`
+}
+
+// DeviceTopology is how far the other GPUs are.
+type DeviceTopology struct {
+	// DefaultLevel is the level of the path to every other GPU.
+	DefaultLevel Opt[string] `yaml:"default_level" enum:"internal,single,multiple,hostbridge,node,system"`
+}

@@ -1,0 +1,142 @@
+package profiles
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+)
+
+// maxFile is the size from which a file cannot be a profile.
+const maxFile = 4 << 20
+
+// top is what messages call the outermost level of a file.
+const top = "the profile"
+
+// Load reads a profile file. Every error is an [*Error] and names file and line.
+func Load(path string) (*Board, error) {
+	data, err := read(path)
+	if err != nil {
+		return nil, &Error{path, 1, err.Error()}
+	}
+	return Parse(path, data)
+}
+
+func read(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return nil, errors.New("is a directory: want a profile file")
+	case err == nil && !info.Mode().IsRegular():
+		return nil, errors.New("is not a regular file") // a pipe or a device may never end
+	case err == nil && info.Size() > maxFile:
+		return nil, errTooBig
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		var pathErr *fs.PathError
+		if errors.As(err, &pathErr) {
+			err = pathErr.Err
+		}
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	return data, nil
+}
+
+var errTooBig = fmt.Errorf("is larger than %d MiB: want a profile file", maxFile>>20)
+
+// Parse reads a profile from memory. The name stands for the file in errors, all of which are an [*Error].
+func Parse(name string, data []byte) (*Board, error) { return parse(name, data, Shipped) }
+
+// parse is Parse with the boards that extends can name.
+func parse(name string, data []byte, base func(string) (*Board, error)) (*Board, error) {
+	b, err := build(data, base)
+	if err != nil {
+		var e *Error
+		if !errors.As(err, &e) {
+			e = &Error{Line: 1, Text: err.Error()}
+		}
+		return nil, &Error{name, e.Line, e.Text}
+	}
+	b.Name = strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".yaml"), ".yml")
+	return b, nil
+}
+
+// document parses YAML into the mapping that a profile is.
+func document(data []byte) (*yaml.Node, error) {
+	if len(data) > maxFile {
+		return nil, errTooBig
+	}
+	for i, line := 0, 1; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			return nil, &Error{Line: line, Text: "is not text in UTF-8"}
+		case r == '\n':
+			line++
+		case unicode.IsControl(r) && r != '\t' && r != '\r':
+			return nil, &Error{Line: line, Text: fmt.Sprintf("holds the control character %q: want a text file", r)}
+		}
+		i += size
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return nil, errEmpty
+	} else if err != nil {
+		return nil, syntax(err, data)
+	}
+	if err := dec.Decode(&second); err == nil {
+		return nil, wrong(&second, "a second document starts here: a profile is one")
+	} else if !errors.Is(err, io.EOF) {
+		return nil, syntax(err, data)
+	}
+	root := resolve(doc.Content[0])
+	if root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" {
+		return nil, errEmpty
+	}
+	if root.Kind != yaml.MappingNode {
+		return nil, wrong(root, "want the sections of a profile, got %s", kind(root))
+	}
+	return root, nil
+}
+
+var errEmpty = errors.New("is empty: want at least extends or devices")
+
+var (
+	yamlError     = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
+)
+
+// syntax takes the line out of an error of the YAML parser, or finds it where the parser does not say.
+func syntax(err error, data []byte) error {
+	m := yamlError.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	line, _ := strconv.Atoi(m[1])
+	if strings.HasPrefix(m[2], "did not find expected") { // such errors count lines from 0
+		line++
+	}
+	if anchor := unknownAnchor.FindStringSubmatch(m[2]); anchor != nil {
+		before, _, _ := bytes.Cut(data, []byte("*"+anchor[1]))
+		line = 1 + bytes.Count(before, []byte("\n"))
+	}
+	last := 1 + bytes.Count(bytes.TrimRight(data, "\n"), []byte("\n"))
+	return &Error{Line: min(max(line, 1), last), Text: "is not YAML: " + m[2]}
+}

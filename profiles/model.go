@@ -1,0 +1,214 @@
+// Package profiles holds the GPU boards that nvmlfab can pretend to be, and reads the YAML files that describe others.
+//
+// A profile is one YAML file with the sections system, device_defaults, devices, nvlink, topology and mig. Loading it
+// yields a [Board] whose devices are complete: defaults, base board and per-device values are already laid over one
+// another. A number that the profile does not give is an invalid [Opt]; its getter answers NOT_SUPPORTED.
+package profiles
+
+//go:generate go run -tags bootstrap ./compile -dir .
+
+// Opt is a value that a profile may leave out.
+type Opt[T any] struct {
+	Value T
+	Valid bool
+}
+
+// Some is the Opt that holds v.
+func Some[T any](v T) Opt[T] { return Opt[T]{v, true} }
+
+// Get returns the value and whether the profile gives it.
+func (o Opt[T]) Get() (T, bool) { return o.Value, o.Valid }
+
+// Or returns the value, or otherwise when the profile gives none.
+func (o Opt[T]) Or(otherwise T) T {
+	if o.Valid {
+		return o.Value
+	}
+	return otherwise
+}
+
+// Board is one machine's GPUs. A Board is shared and must not be changed.
+type Board struct {
+	// Name is the shipped board's name, or what the profile was called when it was parsed.
+	Name string
+	// Version is the version of the file's format, as the file states it.
+	Version Opt[string]
+	// System is what NVML says about driver and library.
+	System System
+	// Devices are the GPUs in index order; Devices[i].Index is i, and there is at least one.
+	Devices []Device
+	// NVLink is the NVLink fabric inside the machine.
+	NVLink NVLink
+	// Topology is the PCIe and NUMA layout of the machine.
+	Topology Topology
+	// MIG holds the tables of MIG profiles that the board offers.
+	MIG MIGTables
+	// InfiniBand is the machine's InfiniBand adapters.
+	InfiniBand InfiniBand
+}
+
+// System is what NVML says about driver and library.
+type System struct {
+	// DriverVersion is the driver's version, such as 580.105.08.
+	DriverVersion Opt[string] `yaml:"driver_version"`
+	// NVMLVersion is the NVML library's version, such as 13.580.105.08.
+	NVMLVersion Opt[string] `yaml:"nvml_version"`
+	// CUDAVersion is the newest CUDA version that the driver serves, as text.
+	CUDAVersion Opt[string] `yaml:"cuda_version"`
+	// CUDAVersionMajor is the major number of CUDAVersion; taken from it when absent.
+	CUDAVersionMajor Opt[uint32] `yaml:"cuda_version_major" range:"0..999"`
+	// CUDAVersionMinor is the minor number of CUDAVersion; taken from it when absent.
+	CUDAVersionMinor Opt[uint32] `yaml:"cuda_version_minor" range:"0..99"`
+	// NumDevices is the number of devices; entries of devices beyond it are dropped. The key count is stricter.
+	NumDevices Opt[uint32] `yaml:"num_devices" range:"1..10000"`
+}
+
+// NVLink is the NVLink fabric inside the machine.
+type NVLink struct {
+	// Version is the NVLink generation, 1 to 5.
+	Version Opt[uint32] `yaml:"version" range:"0..10"`
+	// LinksPerGPU is the number of links of each GPU.
+	LinksPerGPU Opt[uint32] `yaml:"links_per_gpu" range:"0..64"`
+	// BandwidthPerLinkMbps is the speed of one link in one direction, in MB/s as nvidia-smi nvlink -s divides it by 1000.
+	BandwidthPerLinkMbps Opt[uint32] `yaml:"bandwidth_per_link_mbps"`
+	// C2CEnabled says that the GPUs have an NVLink-C2C link to their CPU.
+	C2CEnabled Opt[bool] `yaml:"c2c_enabled"`
+	// Links are the links of device 0 when DeviceLinks has no entry for it.
+	Links []Link `yaml:"links"`
+	// Switches are the NVSwitches that links end at.
+	Switches []NVSwitch `yaml:"switches"`
+	// Defaults hold for every link that does not say otherwise.
+	Defaults LinkDefaults `yaml:"defaults"`
+	// DeviceLinks are the links of single devices.
+	DeviceLinks []DeviceLinks `yaml:"device_links"`
+}
+
+// Link is one NVLink of a GPU.
+type Link struct {
+	// Link is the link's number on its GPU.
+	Link uint32 `yaml:"link" range:"0..63" required:"yes"`
+	// State is active or inactive.
+	State Opt[string] `yaml:"state" enum:"active=up=enabled,inactive=down=disabled"`
+	// RemoteDeviceType says what is at the far end: gpu, switch or cpu.
+	RemoteDeviceType Opt[string] `yaml:"remote_device_type" enum:"gpu,switch=nvswitch,cpu=c2c"`
+	// RemotePCIBusID is the far end's bus id.
+	RemotePCIBusID Opt[BusID] `yaml:"remote_pci_bus_id"`
+	// RemoteIndex is the far GPU's index; it wins over RemotePCIBusID.
+	RemoteIndex Opt[uint32] `yaml:"remote_index"`
+}
+
+// NVSwitch is a switch that links end at.
+type NVSwitch struct {
+	// BDF is the switch's bus id.
+	BDF Opt[BusID] `yaml:"bdf"`
+	// UUID is the switch's identifier, in no prescribed form.
+	UUID Opt[string] `yaml:"uuid"`
+}
+
+// LinkDefaults hold for every link that does not say otherwise.
+type LinkDefaults struct {
+	// State is active or inactive.
+	State Opt[string] `yaml:"state" enum:"active=up=enabled,inactive=down=disabled"`
+	// DutyCycle is the part of the line rate, 0 to 1, that the traffic counters grow by.
+	DutyCycle Opt[float64] `yaml:"duty_cycle" range:"0..1"`
+	// CounterSeed is where the traffic counters start.
+	CounterSeed Opt[uint64] `yaml:"counter_seed"`
+	// ErrorRate is the growth of the error counters, per second.
+	ErrorRate Opt[float64] `yaml:"error_rate" range:"0..1000000000"`
+}
+
+// DeviceLinks are the links of one device.
+type DeviceLinks struct {
+	// Index is the device's index.
+	Index uint32 `yaml:"index" required:"yes"`
+	// Links are its links.
+	Links []Link `yaml:"links"`
+}
+
+// Topology is the PCIe and NUMA layout of the machine.
+type Topology struct {
+	// RootComplexes are the PCI host bridges.
+	RootComplexes []RootComplex `yaml:"root_complexes"`
+	// CoresPerNUMA is the number of CPUs of a NUMA node whose root complex does not list them.
+	CoresPerNUMA Opt[uint32] `yaml:"cores_per_numa" range:"1..65536"`
+}
+
+// RootComplex is one PCI host bridge.
+type RootComplex struct {
+	// ID is the bridge's name, such as pci0000:40.
+	ID Opt[string] `yaml:"id"`
+	// NUMANode is the bridge's NUMA node; -1 is none.
+	NUMANode Opt[int32] `yaml:"numa_node" range:"-1..65535"`
+	// Devices are the bus ids of the devices below it.
+	Devices []BusID `yaml:"devices"`
+	// CPUAffinity are the CPUs near it, ascending; written as 0-71,80.
+	CPUAffinity CPUSet `yaml:"cpu_affinity"`
+}
+
+// MIGTables hold the MIG profiles that the board offers.
+type MIGTables struct {
+	// GPUInstanceProfiles are the ways to cut a GPU, as nvidia-smi mig -lgip lists them.
+	GPUInstanceProfiles []GPUInstanceProfile `yaml:"gpu_instance_profiles"`
+}
+
+// GPUInstanceProfile is one way to cut a GPU.
+type GPUInstanceProfile struct {
+	// Name is the profile's name without the word MIG, such as 3g.40gb.
+	Name string `yaml:"name" required:"yes"`
+	// ID is the driver's number for it, which is not the enum's index.
+	ID uint32 `yaml:"id" required:"yes"`
+	// Slices is the number of compute slices.
+	Slices Opt[uint32] `yaml:"slices" range:"1..8"`
+	// Instances is how many fit on an empty GPU.
+	Instances Opt[uint32] `yaml:"instances" range:"1..8"`
+	// MemoryMiB is an instance's memory, in MiB.
+	MemoryMiB Opt[uint64] `yaml:"memory_mib"`
+	// Multiprocessors is an instance's number of SMs.
+	Multiprocessors Opt[uint32] `yaml:"multiprocessors"`
+	// CopyEngines is an instance's number of copy engines.
+	CopyEngines Opt[uint32] `yaml:"copy_engines"`
+	// Encoders is an instance's number of NVENC engines.
+	Encoders Opt[uint32] `yaml:"encoders"`
+	// Decoders is an instance's number of NVDEC engines.
+	Decoders Opt[uint32] `yaml:"decoders"`
+	// JPEGs is an instance's number of JPEG engines.
+	JPEGs Opt[uint32] `yaml:"jpegs"`
+	// OFAs is an instance's number of optical flow engines.
+	OFAs Opt[uint32] `yaml:"ofas"`
+	// P2P says that instances may access their peers.
+	P2P Opt[bool] `yaml:"p2p"`
+	// PlacementSize is the number of memory slices that an instance covers.
+	PlacementSize Opt[uint32] `yaml:"placement_size" range:"1..8"`
+	// PlacementStarts are the memory slices at which an instance may start.
+	PlacementStarts []uint32 `yaml:"placement_starts"`
+}
+
+// InfiniBand is the machine's InfiniBand adapters.
+type InfiniBand struct {
+	// Enabled says that there are any.
+	Enabled Opt[bool] `yaml:"enabled"`
+	// HCAType is the adapter's type, such as MT4129.
+	HCAType Opt[string] `yaml:"hca_type"`
+	// FWVersion is the firmware's version.
+	FWVersion Opt[string] `yaml:"fw_version"`
+	// HWRev is the hardware's revision.
+	HWRev Opt[string] `yaml:"hw_rev"`
+	// BoardID is the adapter's board id.
+	BoardID Opt[string] `yaml:"board_id"`
+	// NodeDescTemplate is the node description, with {node_name} and {idx} to be filled in.
+	NodeDescTemplate Opt[string] `yaml:"node_desc_template"`
+	// LinkLayer is InfiniBand or Ethernet.
+	LinkLayer Opt[string] `yaml:"link_layer" enum:"InfiniBand,Ethernet"`
+	// RateGbps is a port's rate, in Gbit/s.
+	RateGbps Opt[uint32] `yaml:"rate_gbps"`
+	// PortState is a port's logical state.
+	PortState Opt[string] `yaml:"port_state" enum:"ACTIVE,INIT,ARMED,DOWN"`
+	// PhysState is a port's physical state, such as LinkUp.
+	PhysState Opt[string] `yaml:"phys_state"`
+	// HCAsPerGPU is the number of adapters for each GPU.
+	HCAsPerGPU Opt[uint32] `yaml:"hcas_per_gpu" range:"0..64"`
+	// HCACount is the number of adapters; it wins over HCAsPerGPU.
+	HCACount Opt[uint32] `yaml:"hca_count" range:"0..4096"`
+	// GUIDPrefix are the upper digits of node and port GUIDs, in hexadecimal.
+	GUIDPrefix Opt[string] `yaml:"guid_prefix"`
+}

@@ -1,0 +1,48 @@
+package debian
+
+// entry is one thing to fetch: packages of one suite, unpacked together.
+type entry struct {
+	suite      string
+	components string   // of the suite's archive that carry the packages
+	version    string   // upstream version of the first package; its Debian revision may move on
+	packages   []string // the first names the thing, the others are what it needs to run
+}
+
+const (
+	nonFree = "contrib non-free"
+	tools   = "main contrib"
+)
+
+// entries holds everything that tests may ask for. Drivers older than 470 are in sid alone.
+var entries = map[string]entry{
+	"nvidia-smi-340": {"sid", nonFree, "340.108", []string{"nvidia-legacy-340xx-smi"}},
+	"nvidia-smi-390": {"sid", nonFree, "390.157", []string{"nvidia-legacy-390xx-smi"}},
+	"nvidia-smi-418": {"sid", nonFree, "418.226.00", []string{"nvidia-tesla-418-smi"}},
+	"nvidia-smi-450": {"sid", nonFree, "450.248.02", []string{"nvidia-tesla-450-smi"}},
+	"nvidia-smi-460": {"sid", nonFree, "460.106.00", []string{"nvidia-tesla-460-smi"}},
+	"nvidia-smi-470": {"bookworm", nonFree, "470.256.02", []string{"nvidia-tesla-470-smi"}},
+	"nvidia-smi-535": {"bookworm", nonFree, "535.261.03", []string{"nvidia-smi"}},
+	"nvidia-smi-550": {"trixie", nonFree, "550.163.01", []string{"nvidia-smi"}},
+
+	"libnvidia-ml-340": {"sid", nonFree, "340.108", []string{"libnvidia-legacy-340xx-ml1"}},
+	"libnvidia-ml-390": {"sid", nonFree, "390.157", []string{"libnvidia-legacy-390xx-ml1"}},
+	"libnvidia-ml-418": {"sid", nonFree, "418.226.00", []string{"libnvidia-tesla-418-ml1"}},
+	"libnvidia-ml-450": {"sid", nonFree, "450.248.02", []string{"libnvidia-tesla-450-ml1"}},
+	"libnvidia-ml-460": {"sid", nonFree, "460.106.00", []string{"libnvidia-tesla-460-ml1"}},
+	"libnvidia-ml-470": {"bookworm", nonFree, "470.256.02", []string{"libnvidia-tesla-470-ml1"}},
+	"libnvidia-ml-535": {"bookworm", nonFree, "535.261.03", []string{"libnvidia-ml1"}},
+	"libnvidia-ml-550": {"trixie", nonFree, "550.163.01", []string{"libnvidia-ml1"}},
+
+	"libcuda-535":          {"bookworm", nonFree, "535.261.03", []string{"libcuda1"}},
+	"libcuda-550":          {"trixie", nonFree, "550.163.01", []string{"libcuda1"}},
+	"libnvidia-encode-535": {"bookworm", nonFree, "535.261.03", []string{"libnvidia-encode1"}},
+	"libnvidia-encode-550": {"trixie", nonFree, "550.163.01", []string{"libnvidia-encode1"}},
+	"libnvcuvid-535":       {"bookworm", nonFree, "535.261.03", []string{"libnvcuvid1"}},
+	"libnvcuvid-550":       {"trixie", nonFree, "550.163.01", []string{"libnvcuvid1"}},
+
+	"pynvml-11": {"bookworm", nonFree, "11.525.112", []string{"python3-pynvml"}},
+	"pynvml-12": {"trixie", nonFree, "12.550.89", []string{"python3-pynvml"}},
+	"nvtop":     {"bookworm", tools, "3.0.1", []string{"nvtop", "libncursesw6", "libtinfo6"}},
+	"gpustat": {"bookworm", tools, "1.0.0", []string{"gpustat", "python3-blessed", "python3-pkg-resources",
+		"python3-psutil", "python3-pynvml", "python3-six", "python3-wcwidth"}},
+}

@@ -1,0 +1,115 @@
+package tests
+
+import (
+	"debug/elf"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// undeclared are the symbols that real libraries export and no header declares.
+var undeclared = []string{"nvmlInternalGetExportTable", "nvmlGetBlacklistDeviceCount", "nvmlGetBlacklistDeviceInfoByIndex"}
+
+// declared lists the functions of a header, read by a regular expression, so that the compiler's own parser is not its
+// own judge.
+func declared(t *testing.T, version string) []string {
+	t.Helper()
+	text, err := os.ReadFile(header(t, version))
+	require.NoError(t, err)
+	var names []string
+	for _, m := range regexp.MustCompile(`\bDECLDIR[ *a-z]*\b(nvml[A-Z]\w*) *\(`).FindAllSubmatch(text, -1) {
+		names = append(names, string(m[1]))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// exported lists what a library defines for others, after a look at each symbol's kind.
+func exported(t *testing.T, path string) []string {
+	t.Helper()
+	f, err := elf.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	require.NoError(t, err)
+	var names []string
+	for _, s := range symbols {
+		if s.Section == elf.SHN_UNDEF {
+			continue
+		}
+		names = append(names, s.Name)
+		assert.Equal(t, elf.STT_FUNC, elf.ST_TYPE(s.Info), s.Name)
+		assert.Equal(t, elf.STB_GLOBAL, elf.ST_BIND(s.Info), s.Name)
+		assert.Equal(t, elf.STV_DEFAULT, elf.ST_VISIBILITY(s.Other), s.Name)
+		assert.Empty(t, s.Version, s.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestExports(t *testing.T) {
+	names := exported(t, filepath.Join(library, "libnvidia-ml.so.1"))
+	want := append(declared(t, ""), undeclared...)
+	slices.Sort(want)
+	assert.Equal(t, want, names)
+	assert.Len(t, names, 431)
+
+	for _, driver := range []string{"470.256.02", "535.261.03", "550.163.01"} {
+		t.Run(driver, func(t *testing.T) {
+			list, err := os.ReadFile(filepath.Join("testdata", "exports", driver+".txt"))
+			require.NoError(t, err)
+			var missing []string
+			for name := range strings.FieldsSeq(string(list)) {
+				if !slices.Contains(names, name) {
+					missing = append(missing, name)
+				}
+			}
+			// The only symbol that NVIDIA ever removed.
+			assert.Subset(t, []string{"nvmlRetry_NvRmControl"}, missing)
+		})
+	}
+}
+
+// TestExportsOfAnOlderVersion: a consumer meets the symbols of the NVML that it is tested against, and no younger ones.
+func TestExportsOfAnOlderVersion(t *testing.T) {
+	for _, version := range []string{"12.4.127", "11.0"} {
+		t.Run(version, func(t *testing.T) {
+			names := exported(t, filepath.Join(libraryOf(t, version), "libnvidia-ml.so.1"))
+			assert.Subset(t, append(declared(t, version), undeclared...), names)
+			assert.Subset(t, names, declared(t, version))
+		})
+	}
+}
+
+func TestLibraryFile(t *testing.T) {
+	path := filepath.Join(library, "libnvidia-ml.so.1")
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	assert.True(t, info.Mode().IsRegular())
+	link, err := os.Readlink(filepath.Join(library, "libnvidia-ml.so"))
+	require.NoError(t, err)
+	assert.Equal(t, "libnvidia-ml.so.1", link)
+
+	f, err := elf.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	needed, err := f.ImportedLibraries()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"libc.so.6"}, needed)
+	soname, err := f.DynString(elf.DT_SONAME)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"libnvidia-ml.so.1"}, soname)
+	flags, err := f.DynValue(elf.DT_FLAGS_1)
+	require.NoError(t, err)
+	require.Len(t, flags, 1)
+	assert.NotZero(t, elf.DynFlag1(flags[0])&elf.DF_1_NODELETE, "the library could be unloaded")
+	relocations, err := f.DynValue(elf.DT_TEXTREL)
+	require.NoError(t, err)
+	assert.Empty(t, relocations, "text relocations")
+}

@@ -1,0 +1,37 @@
+// Command fetch brings Debian packages for tests and prints the folder of each: go run ./tests/fetch [-q] NAME...
+//
+// Without a name it lists the names. -q keeps progress off standard error.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/nvmlfab/nvmlfab/tests/debian"
+)
+
+func main() {
+	quiet := flag.Bool("q", false, "print no progress")
+	flag.Usage = func() {
+		fmt.Fprintf(os.Stderr, "usage: fetch [-q] NAME...\nnames: %s\n", strings.Join(debian.Names(), " "))
+	}
+	flag.Parse()
+	if flag.NArg() == 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if *quiet {
+		debian.Progress = io.Discard
+	}
+	for _, name := range flag.Args() {
+		dir, err := debian.Fetch(name)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "fetch:", err)
+			os.Exit(1)
+		}
+		fmt.Println(dir)
+	}
+}

@@ -1,0 +1,156 @@
+// Package tests checks the library as it is delivered, by programs that load it as they would NVIDIA's.
+package tests
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvmlfab/nvmlfab/tests/debian"
+	"github.com/stretchr/testify/require"
+)
+
+// root is the top of the tree and library the folder into which make builds what is tested.
+var root, library string
+
+func TestMain(m *testing.M) {
+	var err error
+	if root, err = filepath.Abs(".."); err == nil {
+		library = filepath.Join(root, "dist", "lib")
+		build := exec.Command("make", "--no-print-directory", "-C", root, "lib")
+		build.Stdout, build.Stderr = os.Stderr, os.Stderr
+		err = build.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "make lib:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// libraryOf builds the library of another NVML version and returns its folder. A whole version has three parts.
+func libraryOf(t *testing.T, version string) string {
+	t.Helper()
+	run(t, nil, "make", "--no-print-directory", "-C", root, "lib", "NVML="+version).succeeds(t)
+	found, err := filepath.Glob(filepath.Join(root, "dist", "nvml", version+"*"))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	return found[0]
+}
+
+// header returns the path of the nvml.h of a version; the empty one is the newest.
+func header(t *testing.T, version string) string {
+	t.Helper()
+	args := []string{"run", "./generator", "--header"}
+	if version != "" {
+		args = append(args, "--nvml", version)
+	}
+	return strings.TrimSpace(run(t, nil, "go", args...).succeeds(t).stdout)
+}
+
+// compile builds testdata/NAME.c against the newest header and the front, and returns the program's path.
+func compile(t *testing.T, name string, flags ...string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), name)
+	args := []string{"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I", filepath.Dir(header(t, "")), "-o", program,
+		filepath.Join(root, "tests", "testdata", name+".c")}
+	run(t, nil, "gcc", append(args, flags...)...).succeeds(t)
+	return program
+}
+
+// linked are the flags of a program that links the library instead of loading it.
+func linked() []string { return []string{"-L", library, "-lnvidia-ml"} }
+
+// fetched returns the path of a file of a Debian package, or skips the test when the package does not come.
+func fetched(t *testing.T, name, base string) string {
+	t.Helper()
+	path, err := debian.File(name, base)
+	if err != nil {
+		skip(t, err.Error())
+	}
+	return path
+}
+
+// skip ends the test without a verdict. In CI that is a failure: a machine without network must not pass for a green one.
+func skip(t *testing.T, reason string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal("CI=true, and this would be skipped: " + reason)
+	}
+	t.Skip("skipped: " + reason)
+}
+
+// outcome is what a program printed and how it ended.
+type outcome struct {
+	command        string
+	stdout, stderr string
+	code           int
+}
+
+// run executes a program at the top of the tree with variables added to a clean environment of NVML. The time limit is
+// there for hangs alone.
+func run(t *testing.T, env []string, name string, args ...string) outcome {
+	t.Helper()
+	return runIn(t, root, env, name, args...)
+}
+
+func runIn(t *testing.T, dir string, env []string, name string, args ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(append(environ(), "NVMLFAB_STATE_DIR="+t.TempDir()), env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	require.NoError(t, ctx.Err(), "%s hangs; so far it printed\n%s%s", cmd, &stdout, &stderr)
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	return outcome{cmd.String(), stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// environ is this process's environment without what steers nvmlfab, or a make around the test.
+func environ() []string {
+	var env []string
+	for _, v := range os.Environ() {
+		switch name, _, _ := strings.Cut(v, "="); {
+		case strings.HasPrefix(name, "NVMLFAB_"), strings.HasPrefix(name, "MOCK_"), name == "LD_LIBRARY_PATH":
+		case name == "MAKEFLAGS", name == "MAKELEVEL", name == "MFLAGS", name == "MAKEOVERRIDES", name == "NVML":
+		default:
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// succeeds fails the test unless the program ended with 0.
+func (o outcome) succeeds(t *testing.T) outcome {
+	t.Helper()
+	require.Zero(t, o.code, "%s\n%s%s", o.command, o.stdout, o.stderr)
+	return o
+}
+
+// complains fails the test unless standard error holds one line, and that from nvmlfab; it returns the line.
+func (o outcome) complains(t *testing.T) string {
+	t.Helper()
+	require.Equal(t, 1, strings.Count(o.stderr, "\n"), "want one line on stderr, got %q", o.stderr)
+	require.Regexp(t, `^nvmlfab: .+\n$`, o.stderr)
+	return strings.TrimSuffix(o.stderr, "\n")
+}
+
+// lines are the lines of standard output.
+func (o outcome) lines() []string { return strings.Split(strings.TrimSuffix(o.stdout, "\n"), "\n") }
+
+// with is the environment of a program that loads the library in dir, plus further variables.
+func with(dir string, env ...string) []string {
+	return append([]string{"LD_LIBRARY_PATH=" + dir}, env...)
+}
