@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +17,7 @@ import (
 
 const (
 	uuid1 = "GPU-11111111-0000-0000-0000-000000000000"
-	empt  = " is empty: fill it in, write N/A for what the board does not have, or leave it out"
+	blank = " is empty: fill it in, write N/A for what the board does not have, or leave it out"
 )
 
 // TestErrors holds the text of every message: programs and people find the mistake by it.
@@ -33,7 +34,7 @@ func TestErrors(t *testing.T) {
 		"control characters": {"count: 1\n\n\x00\n", `3: holds the control character '\x00': want a text file`},
 		"too big":            {strings.Repeat("# noise\n", 1<<20), "1: is larger than 4 MiB: want a profile file"},
 
-		"cut in a section": {"version: \"1\"\ndevices:\n", "2: devices" + empt},
+		"cut in a section": {"version: \"1\"\ndevices:\n", "2: devices" + blank},
 		"cut in a key":     {"devices:\n  - uuid: " + uuid1 + "\n    ser", "3: is not YAML: could not find expected ':'"},
 		"cut in a value":   {"devices:\n  - uuid: GPU-1", `2: devices[0].uuid: bad UUID "GPU-1": want GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hexadecimal digits`},
 		"cut in a string":  {"version: \"1.", "1: is not YAML: found unexpected end of stream"},
@@ -51,8 +52,8 @@ func TestErrors(t *testing.T) {
 		"section twice":      {"count: 1\ntopology: {}\npcie_topology: {}\n", "3: topology and pcie_topology are the same: keep one"},
 		"key that is a list": {"? [a]\n: b\n", "1: the profile: want a name as key, got a list"},
 		"missing key":        {"count: 1\ndevice_defaults:\n  processes:\n    - name: x\n", "4: device_defaults.processes[0]: pid is missing"},
-		"empty value":        {"count: 1\nsystem:\n  driver_version:\n", "3: system.driver_version" + empt},
-		"empty text":         {"count: 1\nsystem: {driver_version: \"\"}\n", "2: system.driver_version" + empt},
+		"empty value":        {"count: 1\nsystem:\n  driver_version:\n", "3: system.driver_version" + blank},
+		"empty text":         {"count: 1\nsystem: {driver_version: \"\"}\n", "2: system.driver_version" + blank},
 
 		"text for number":   {"count: lots\n", `1: count: want a whole number, got text "lots"`},
 		"fraction":          {"count: 1.5\n", `1: count: want a whole number, got "1.5"`},
@@ -125,7 +126,7 @@ func TestLoadUnreadable(t *testing.T) {
 	}
 	pipe := filepath.Join(dir, "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
-	noise := bytes.Repeat([]byte{0xde, 0xad, 0, 'x'}, 10<<20/4)
+	noise := bytes.Repeat([]byte{0xff, 0xad, 0, 'x'}, 10<<20/4)
 	for _, c := range []struct{ path, want string }{
 		{filepath.Join(dir, "none.yaml"), "cannot be read: no such file or directory"},
 		{dir, "is a directory: want a profile file"},
@@ -141,11 +142,12 @@ func TestLoadUnreadable(t *testing.T) {
 }
 
 func TestLoadWithoutPermission(t *testing.T) {
-	if os.Getuid() == 0 {
-		t.Skip("root may read everything")
-	}
 	path := filepath.Join(t.TempDir(), "p.yaml")
 	require.NoError(t, os.WriteFile(path, []byte("count: 1\n"), 0))
+	runtime.LockOSThread() // the kernel keeps the file system's uid for each thread
+	defer runtime.UnlockOSThread()
+	syscall.RawSyscall(syscall.SYS_SETFSUID, 65534, 0, 0)
+	defer syscall.RawSyscall(syscall.SYS_SETFSUID, uintptr(os.Getuid()), 0, 0)
 	_, err := Load(path)
 	assert.EqualError(t, err, path+":1: cannot be read: permission denied")
 }
