@@ -3,14 +3,17 @@ module github.com/nvmlfab/nvmlfab
 go 1.26.0
 
 require (
-	github.com/NVIDIA/go-nvml v0.13.4-1 // indirect
-	github.com/dave/jennifer v1.7.1 // indirect
+	github.com/NVIDIA/go-nvml v0.13.4-1
+	github.com/dave/jennifer v1.7.1
+	github.com/stretchr/testify v1.12.1
+	gopkg.in/yaml.v3 v3.0.1
+	modernc.org/cc/v4 v4.34.0
+)
+
+require (
+	github.com/alecthomas/kong v1.17.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
-	github.com/stretchr/testify v1.12.1 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/sys v0.50.0 // indirect
-	gopkg.in/yaml.v3 v3.0.1 // indirect
-	modernc.org/cc/v4 v4.34.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/opt v0.2.0 // indirect
 	modernc.org/sortutil v1.2.1 // indirect

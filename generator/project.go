@@ -58,7 +58,9 @@ func load(root string) (*project, error) {
 	return p, err
 }
 
-func (p *project) path(parts ...string) string { return filepath.Join(append([]string{p.root}, parts...)...) }
+func (p *project) path(parts ...string) string {
+	return filepath.Join(append([]string{p.root}, parts...)...)
+}
 
 // each maps versions in parallel and returns the first error.
 func each[T any](versions []headers.Version, f func(headers.Version) (T, error)) ([]T, error) {

@@ -42,7 +42,9 @@ func (c *coverage) add(implemented bool) {
 	}
 }
 
-func (c coverage) share() string { return fmt.Sprintf("%.1f %%", 100*float64(c.Implemented)/float64(c.Symbols)) }
+func (c coverage) share() string {
+	return fmt.Sprintf("%.1f %%", 100*float64(c.Implemented)/float64(c.Symbols))
+}
 
 type versionCoverage struct {
 	NVML   string `json:"nvml"`

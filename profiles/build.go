@@ -36,6 +36,9 @@ type file struct {
 	DynamicMetricsDefaults DynamicMetrics `yaml:"dynamic_metrics_defaults"`
 }
 
+// maxDevices is the bound that count and num_devices have too: a short list of entries must not fill the memory.
+const maxDevices = 10_000
+
 // builder lays base board, defaults and entries over one another.
 type builder struct {
 	decoder
@@ -111,7 +114,13 @@ func (b *builder) list(root *yaml.Node) (uint32, error) {
 	if count == 0 {
 		return 0, wrong(root, "there are no devices: give count, devices or extends")
 	}
+	if count > maxDevices {
+		return 0, wrong(list, "devices: %d entries are more than the %d that a board can have", count, maxDevices)
+	}
 	for i, entry := range entries {
+		if absent(resolve(entry)) {
+			return 0, wrong(entry, "devices[%d]: an entry of a list cannot be absent", i)
+		}
 		index := uint32(i)
 		if n := find(entry, "index"); n != nil {
 			if err := b.over(n, &index, fmt.Sprintf("devices[%d].index", i)); err != nil {

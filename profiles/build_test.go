@@ -93,7 +93,7 @@ func TestCount(t *testing.T) {
 func TestGeneratedIdentityStays(t *testing.T) {
 	one, two := mustParse(t, "count: 2\ndevice_defaults: {name: X}\n"), mustParse(t, "count: 3\ndevice_defaults: {name: X}\n")
 	assert.Equal(t, one.Devices, two.Devices[:2])
-	assert.Equal(t, UUID("GPU-4d6ecd14-b34c-8fdf-887d-c22bdd7107c9"), one.Devices[1].UUID)
+	assert.Equal(t, UUID("GPU-d9055ed5-ed71-8e58-bf40-5428fcd6f50e"), one.Devices[1].UUID)
 	assert.False(t, one.Devices[0].Serial.Valid, "a board without serial numbers gets none")
 }
 

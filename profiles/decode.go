@@ -64,7 +64,8 @@ func (d *decoder) value(n *yaml.Node, out reflect.Value, f field, path string, d
 		return nil
 	}
 	opt, isOpt := out.Addr().Interface().(interface{ slot() (any, *bool) })
-	if absent(n) && (isOpt || out.Kind() == reflect.Struct || out.Kind() == reflect.Slice) {
+	u, isText := out.Addr().Interface().(encoding.TextUnmarshaler)
+	if absent(n) && (isOpt || out.Kind() == reflect.Slice || out.Kind() == reflect.Struct && !isText) {
 		out.SetZero()
 		return nil
 	}
@@ -73,7 +74,7 @@ func (d *decoder) value(n *yaml.Node, out reflect.Value, f field, path string, d
 		*valid = true
 		return d.value(n, reflect.ValueOf(value).Elem(), f, path, depth+1)
 	}
-	if u, ok := out.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if isText {
 		if n.Kind != yaml.ScalarNode {
 			return wrong(n, "%s: want text, got %s", path, kind(n))
 		}
@@ -124,6 +125,9 @@ func (d *decoder) sequence(n *yaml.Node, out reflect.Value, f field, path string
 	}
 	out.SetZero() // a list replaces the one below it, which other devices share
 	for i, item := range n.Content {
+		if absent(resolve(item)) {
+			return wrong(item, "%s[%d]: an entry of a list cannot be absent", path, i)
+		}
 		v := reflect.New(out.Type().Elem()).Elem()
 		if err := d.value(item, v, f, fmt.Sprintf("%s[%d]", path, i), depth+1); err != nil {
 			return err

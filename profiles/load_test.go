@@ -81,6 +81,9 @@ func TestErrors(t *testing.T) {
 		"cluster UUID":      {"count: 1\ndevice_defaults: {fabric: {cluster_uuid: \"12\"}}\n", `2: device_defaults.fabric.cluster_uuid: bad cluster UUID "12": want 32 hexadecimal digits`},
 		"CPU list":          {"count: 1\ntopology: {root_complexes: [{cpu_affinity: 0-99999999}]}\n", `2: topology.root_complexes[0].cpu_affinity: bad CPU list "0-99999999": want numbers below 8192 and ranges such as 0-71,80`},
 
+		"absent entry":       {"devices:\n  - name: A\n  - ~\n", "3: devices[1]: an entry of a list cannot be absent"},
+		"absent bus id":      {"count: 1\ntopology: {root_complexes: [{devices: [N/A]}]}\n", "2: topology.root_complexes[0].devices[0]: an entry of a list cannot be absent"},
+		"many entries":       {"devices: [" + strings.Repeat("{},", 10_001) + "]", "1: devices: 10001 entries are more than the 10000 that a board can have"},
 		"no devices at all":  {"extends: h100\ncount: 0\n", "2: count: 0 is outside 1..10000"},
 		"num_devices 0":      {"system:\n  num_devices: 0\n", "2: system.num_devices: 0 is outside 1..10000"},
 		"index twice":        {"devices:\n  - index: 0\n  - index: 0\n", "3: devices[1]: index 0 is that of the entry in line 2"},

@@ -44,40 +44,48 @@ func TestUnknownBoard(t *testing.T) {
 	}
 }
 
-// TestEveryNumberHasASource: each line of a board with a value carries a tag of the list at the top, or stands in a block
-// whose head does.
+var (
+	sourceList = regexp.MustCompile(`^#   (\[\w+\])`)
+	sourceTag  = regexp.MustCompile(`\[[a-z]+\]`)
+	hasValue   = regexp.MustCompile(`:\s+[^\s&]`)
+)
+
+// TestEveryNumberHasASource: behind each value of a board, at the head of its block or in the comment above its section
+// stands a tag out of the list at the file's top.
 func TestEveryNumberHasASource(t *testing.T) {
 	for _, name := range Names() {
 		text, err := Source(name)
 		require.NoError(t, err)
-		known := map[string]bool{}
-		for _, m := range regexp.MustCompile(`(?m)^#   (\[\w+\])`).FindAllStringSubmatch(string(text), -1) {
-			known[m[1]] = true
-		}
-		sourced := -1 // the indentation of the block that has a source
+		known, headed, section, block := map[string]bool{}, false, false, -1
 		for i, line := range strings.Split(string(text), "\n") {
-			body := strings.TrimLeft(line, " ")
-			indent := len(line) - len(body)
-			tags := regexp.MustCompile(`\[\w+\]`).FindAllString(line[strings.Index(line+"#", "#"):], -1)
-			for _, tag := range tags {
-				assert.True(t, known[tag], "%s:%d: %s is not in the list", name, i+1, tag)
-			}
-			if body == "" || strings.HasPrefix(body, "#") {
-				if len(tags) > 0 && indent == 0 {
-					sourced = 0 // a comment heads the section below it
-				}
+			if m := sourceList.FindStringSubmatch(line); m != nil {
+				known[m[1]] = true
 				continue
 			}
-			if sourced > 0 && indent <= sourced {
-				sourced = -1
+			code, comment, _ := strings.Cut(line, "#")
+			tags := sourceTag.FindAllString(comment, -1)
+			for _, tag := range tags {
+				assert.True(t, known[tag], "%s.yaml:%d: %s is not in the list", name, i+1, tag)
 			}
-			if len(tags) > 0 && sourced < 0 {
-				sourced = max(indent, 1)
+			indent := len(code) - len(strings.TrimLeft(code, " "))
+			if strings.TrimSpace(code) == "" {
+				headed = headed || len(tags) > 0
+				continue
 			}
-			if regexp.MustCompile(`: [^#&]`).MatchString(line) && !strings.Contains(line, "put") {
-				assert.True(t, sourced >= 0 || len(tags) > 0, "%s:%d: %s has no source", name, i+1, strings.TrimSpace(line))
+			if indent == 0 {
+				section, headed = headed, false
+			}
+			if indent <= block {
+				block = -1
+			}
+			if len(tags) > 0 && block < 0 {
+				block = indent
+			}
+			if hasValue.MatchString(code) {
+				assert.True(t, section || block >= 0, "%s.yaml:%d: %s has no source", name, i+1, strings.TrimSpace(code))
 			}
 		}
+		assert.NotEmpty(t, known, name)
 	}
 }
 

@@ -62,7 +62,7 @@ func TestWalkthrough(t *testing.T) {
 func DeviceGetIrqNum(dev *engine.Device) (uint32, abi.Return) { return 174, abi.SUCCESS }
 `)
 		assert.NotZero(t, generator(t, "--check").code, "generated/ is stale now")
-		generator(t).succeeds(t)
+		generator(t, "--update").succeeds(t)
 		generator(t, "--check").succeeds(t)
 		assert.NotContains(t, generator(t, "--missing").succeeds(t).stdout, symbol)
 

@@ -44,7 +44,7 @@ func dispatch(in Input) *jen.File {
 	for _, s := range in.Symbols {
 		if name := in.Func(s.Name); name != "" {
 			f.Line()
-			f.Func().Id("call" + s.GoName()).Params(jen.Id("a").Qual("unsafe", "Pointer")).Qual(abiPath, "Return").
+			f.Func().Id("call"+s.GoName()).Params(jen.Id("a").Qual("unsafe", "Pointer")).Qual(abiPath, "Return").
 				BlockFunc(func(g *jen.Group) { unpack(g, s, name) })
 		}
 	}

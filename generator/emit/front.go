@@ -134,18 +134,22 @@ func Verify(header *model.Header, headerText, front []byte) error {
 	if err != nil {
 		return err
 	}
-	declared := append(slices.Clone(header.Functions), extra...)
-	for _, want := range declared {
-		i := slices.IndexFunc(defined, func(f *model.Function) bool { return f.Name == want.Name })
-		if i < 0 {
-			return fmt.Errorf("rendered front: %s is missing", want.Name)
-		}
-		if have := defined[i].Prototype(); have != want.Prototype() {
-			return fmt.Errorf("rendered front: %s; the header declares %s", have, want.Prototype())
-		}
+	have := map[string]string{}
+	for _, f := range defined {
+		have[f.Name] = f.Prototype()
 	}
-	if len(defined) != len(declared) {
-		return fmt.Errorf("rendered front: %d functions, the header declares %d", len(defined), len(declared))
+	var problems []string
+	for _, f := range append(slices.Clone(header.Functions), extra...) {
+		if have[f.Name] != f.Prototype() {
+			problems = append(problems, fmt.Sprintf("rendered front: have %q, the header declares %q", have[f.Name], f.Prototype()))
+		}
+		delete(have, f.Name)
+	}
+	for name := range have {
+		problems = append(problems, fmt.Sprintf("rendered front: the header does not declare %s", name))
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("%s", strings.Join(problems, "\n"))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -374,7 +375,7 @@ func ParseDefinitions(nvml string, header, source []byte) ([]*Function, error) {
 	const name = "front.c"
 	ast, err := cc.Translate(&cc.Config{ABI: abi}, []cc.Source{
 		{Name: "<predefined>", Value: predefined + gate + "#define NVML_NO_UNVERSIONED_FUNC_DEFS\n"},
-		{Name: "nvml.h", Value: header},
+		{Name: "nvml.h", Value: prototype.ReplaceAll(header, []byte("${1}declared_nvml"))},
 		{Name: name, Value: strings.Join(lines, "")},
 	})
 	if err != nil {
@@ -396,6 +397,10 @@ func ParseDefinitions(nvml string, header, source []byte) ([]*Function, error) {
 	}
 	return p.header.Functions, nil
 }
+
+// prototype finds the declarations of functions. They are renamed, so that the parser does
+// not stop at the first definition that differs.
+var prototype = regexp.MustCompile(`(DECLDIR[ *a-z]*?\s)nvml`)
 
 // gate declares what rendered functions call.
 const gate = `

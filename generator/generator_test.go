@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nvmlfab/nvmlfab/generator/emit"
+)
+
+func loaded(t *testing.T) *project {
+	t.Helper()
+	root, err := findRoot()
+	require.NoError(t, err)
+	p, err := load(root)
+	require.NoError(t, err)
+	return p
+}
+
+func output(t *testing.T, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, run(args, &out))
+	return out.String()
+}
+
+// TestCheck holds every golden and all of generated/ against the headers and handwritten/.
+func TestCheck(t *testing.T) {
+	require.NoError(t, run([]string{"--check"}, &bytes.Buffer{}))
+}
+
+func TestGeneratingTwiceIsTheSame(t *testing.T) {
+	p := loaded(t)
+	first, err := p.render()
+	require.NoError(t, err)
+	second, err := loaded(t).render()
+	require.NoError(t, err)
+	assert.Equal(t, slices.Sorted(maps.Keys(first)), slices.Sorted(maps.Keys(second)))
+	for name := range first {
+		assert.True(t, bytes.Equal(first[name], second[name]), name)
+	}
+}
+
+func TestStats(t *testing.T) {
+	table := output(t, "--stats")
+	for _, v := range loaded(t).versions {
+		assert.Regexp(t, `(?m)^ +`+regexp.QuoteMeta(v.NVML)+` +\d+ +\d+ +\d+ +\d+ +[\d.]+ %`, table)
+	}
+	var stats struct {
+		Versions    []versionCoverage
+		Families    []familyCoverage
+		Implemented []string
+	}
+	require.NoError(t, json.Unmarshal([]byte(output(t, "--stats", "--json")), &stats))
+	require.Len(t, stats.Versions, 19)
+	newest := stats.Versions[18]
+	assert.Equal(t, 431, newest.Symbols)
+	assert.Equal(t, newest.Symbols, newest.Implemented+newest.Stubs)
+	assert.Len(t, stats.Implemented, newest.Implemented)
+	sum := 0
+	for _, f := range stats.Families {
+		sum += f.Symbols
+	}
+	assert.Equal(t, newest.Symbols, sum)
+	assert.Contains(t, output(t, "--stats", "--line"), "NVML 13.4.92: 431 symbols, ")
+}
+
+// TestStatsNeedNeitherNetworkNorCompiler runs the documented command with nothing but go on PATH.
+func TestStatsNeedNeitherNetworkNorCompiler(t *testing.T) {
+	goTool, err := exec.LookPath("go")
+	require.NoError(t, err)
+	goTool, err = filepath.EvalSymlinks(goTool)
+	require.NoError(t, err)
+	bin := t.TempDir()
+	require.NoError(t, os.Symlink(goTool, filepath.Join(bin, "go")))
+	cmd := exec.Command("go", "run", "./generator", "--stats")
+	cmd.Dir = loaded(t).root
+	cmd.Env = append(os.Environ(), "PATH="+bin, "GOPROXY=off", "GOFLAGS=-mod=mod")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	assert.Contains(t, string(out), "13.4.92")
+}
+
+func TestMissingIsOrderedByConsumers(t *testing.T) {
+	lines := strings.Split(strings.TrimSpace(output(t, "--missing")), "\n")[1:]
+	assert.NotEmpty(t, lines)
+	last := 1 << 30
+	for _, line := range lines {
+		fields := regexp.MustCompile(`^(\d+) +(nvml\w+) +func \w+\(.*abi\.Return\)?$`).FindStringSubmatch(line)
+		require.NotNil(t, fields, line)
+		var n int
+		require.NoError(t, json.Unmarshal([]byte(fields[1]), &n))
+		assert.LessOrEqual(t, n, last, line)
+		last = n
+	}
+	counts, err := wanted()
+	require.NoError(t, err)
+	assert.Equal(t, 39, counts["nvmlInit"])
+}
+
+// TestEveryFrontCompiles builds the C of all versions against their own headers, every warning an error.
+func TestEveryFrontCompiles(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("gcc is not installed")
+	}
+	p := loaded(t)
+	for _, v := range p.versions {
+		t.Run(v.NVML, func(t *testing.T) {
+			t.Parallel()
+			path, err := v.Path()
+			require.NoError(t, err)
+			dir := t.TempDir()
+			require.NoError(t, p.writeFront(v, dir))
+			out, err := exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", dir, "-I", filepath.Dir(path),
+				filepath.Join(dir, "front.c"), filepath.Join(dir, "layout.c")).CombinedOutput()
+			require.NoError(t, err, string(out))
+			assert.Empty(t, string(out))
+		})
+	}
+}
+
+// mutate changes the type of parameter k of every function that has one, to a type that a
+// C compiler passes in the same register.
+func mutate(front string, k int) (text string, changed []string) {
+	definition := regexp.MustCompile(`(?m)^(\w[\w ]*?[ *]+)(nvml\w+)\((.+)\)$`)
+	return definition.ReplaceAllStringFunc(front, func(line string) string {
+		m := definition.FindStringSubmatch(line)
+		params := strings.Split(m[3], ", ")
+		if k >= len(params) || params[0] == "void" {
+			return line
+		}
+		at := strings.LastIndexAny(params[k], " *") + 1
+		typ, name := strings.TrimSpace(params[k][:at]), params[k][at:]
+		switch {
+		case strings.HasSuffix(typ, "*"):
+			typ = "unsigned char *"
+		case typ == "unsigned int":
+			typ = "int "
+		default:
+			typ = "unsigned int "
+		}
+		params[k] = typ + name
+		changed = append(changed, m[2])
+		return m[1] + m[2] + "(" + strings.Join(params, ", ") + ")"
+	}), changed
+}
+
+// TestMutatedPrototypesAreCaught: no wrong parameter in a rendered front goes unnoticed.
+func TestMutatedPrototypesAreCaught(t *testing.T) {
+	p := loaded(t)
+	v := p.newest()
+	path, err := v.Path()
+	require.NoError(t, err)
+	header, err := os.ReadFile(path)
+	require.NoError(t, err)
+	in := p.input(v.NVML)
+	files, err := emit.Front(in)
+	require.NoError(t, err)
+	// bodies would not survive the mutation; only the prototypes matter
+	front := regexp.MustCompile(`(?ms)^\{$.*?^\}$`).ReplaceAllString(string(files["front/front.c"]), "{ return 0; }")
+	require.NoError(t, emit.Verify(in.Header, header, []byte(front)))
+	total := 0
+	for k := range 8 {
+		text, changed := mutate(front, k)
+		err := emit.Verify(in.Header, header, []byte(text))
+		for _, name := range changed {
+			require.ErrorContains(t, err, name+"(", "parameter %d", k)
+		}
+		total += len(changed)
+	}
+	var params int
+	for _, s := range emit.Exported(in) {
+		params += len(s.Func.Params)
+	}
+	assert.Equal(t, params, total, "every parameter was mutated once")
+}
+
+func TestVersionFlags(t *testing.T) {
+	assert.Equal(t, "12.4.127\n", output(t, "--nvml", "12.4", "--version-of"))
+	assert.Contains(t, output(t, "--header"), "nvml.h")
+	require.ErrorContains(t, run([]string{"--nvml", "12", "--version-of"}, &bytes.Buffer{}), "ambiguous")
+	require.ErrorContains(t, run([]string{"stats"}, &bytes.Buffer{}), `unexpected argument "stats"`)
+}
+
+// TestHeadersMatchTheirModels is --check's first step, per version, to show which one differs.
+func TestHeadersMatchTheirModels(t *testing.T) {
+	p := loaded(t)
+	for i, v := range p.versions {
+		t.Run(v.NVML, func(t *testing.T) {
+			t.Parallel()
+			h, _, err := parse(v)
+			require.NoError(t, err)
+			want, err := h.JSON()
+			require.NoError(t, err)
+			have, err := p.headers[i].JSON()
+			require.NoError(t, err)
+			assert.True(t, bytes.Equal(want, have), "run go run ./generator --update")
+		})
+	}
+}
+
+func TestStaleFilesAreNamed(t *testing.T) {
+	p := loaded(t)
+	scratch := t.TempDir()
+	for _, dir := range []string{modelDir, goldenDir, outDir, handDir} {
+		require.NoError(t, os.CopyFS(filepath.Join(scratch, dir), os.DirFS(p.path(dir))))
+	}
+	p.root = scratch
+	require.NoError(t, os.WriteFile(p.path(outDir, "front/front.c"), []byte("int x;\n"), 0o644))
+	require.NoError(t, os.WriteFile(p.path(outDir, "front/left.c"), nil, 0o644))
+	require.NoError(t, os.Remove(p.path(goldenDir, "11.0.golden")))
+	err := p.check()
+	for _, want := range []string{"generated/front/front.c", "generated/front/left.c (not generated)", "generator/testdata/11.0.golden"} {
+		require.ErrorContains(t, err, want)
+	}
+	require.NoError(t, p.generate())
+	assert.NoFileExists(t, p.path(outDir, "front/left.c"))
+}

@@ -1,0 +1,87 @@
+package profiles
+
+// DynamicMetrics makes readings move.
+type DynamicMetrics struct {
+	// Seed decides how they move.
+	Seed Opt[int64] `yaml:"seed"`
+	// Temperature makes the temperature move.
+	Temperature DynamicTemperature `yaml:"temperature"`
+	// Power makes the power move.
+	Power DynamicPower `yaml:"power"`
+	// Utilization makes the utilisation move.
+	Utilization DynamicUtilization `yaml:"utilization"`
+}
+
+// DynamicTemperature makes the temperature move.
+type DynamicTemperature struct {
+	// BaseC is the lowest temperature, in °C.
+	BaseC Opt[int32] `yaml:"base_c"`
+	// VarianceC is the noise to either side, in °C.
+	VarianceC Opt[int32] `yaml:"variance_c" range:"0..1000"`
+	// RampC is the height of the slow wave, in °C.
+	RampC Opt[int32] `yaml:"ramp_c" range:"0..1000"`
+	// RampPeriodSec is the wave's period, in s.
+	RampPeriodSec Opt[uint32] `yaml:"ramp_period_sec"`
+}
+
+// DynamicPower makes the power move.
+type DynamicPower struct {
+	// BaseMW is the middle, in mW.
+	BaseMW Opt[uint32] `yaml:"base_mw"`
+	// VarianceMW is the noise to either side, in mW.
+	VarianceMW Opt[uint32] `yaml:"variance_mw"`
+}
+
+// DynamicUtilization makes the utilisation move.
+type DynamicUtilization struct {
+	// Pattern is the shape of the load.
+	Pattern Opt[string] `yaml:"pattern" enum:"steady,idle,busy,burst"`
+	// GPUMin is the GPU's lowest load, in percent.
+	GPUMin Opt[uint32] `yaml:"gpu_min" range:"0..100"`
+	// GPUMax is the GPU's highest load, in percent.
+	GPUMax Opt[uint32] `yaml:"gpu_max" range:"0..100"`
+	// MemoryMin is the memory's lowest load, in percent.
+	MemoryMin Opt[uint32] `yaml:"memory_min" range:"0..100"`
+	// MemoryMax is the memory's highest load, in percent.
+	MemoryMax Opt[uint32] `yaml:"memory_max" range:"0..100"`
+	// BurstPeriodSec is how long a burst and how long a pause lasts, in s.
+	BurstPeriodSec Opt[uint32] `yaml:"burst_period_sec"`
+}
+
+// GPM is performance monitoring.
+type GPM struct {
+	// Supported says that the GPU has it; from Hopper on when absent.
+	Supported Opt[bool] `yaml:"supported"`
+	// PCIeTxMiBPerSec is what the GPU sends at full load, in MiB/s.
+	PCIeTxMiBPerSec Opt[uint64] `yaml:"pcie_tx_mib_per_sec"`
+	// PCIeRxMiBPerSec is what the GPU receives at full load, in MiB/s.
+	PCIeRxMiBPerSec Opt[uint64] `yaml:"pcie_rx_mib_per_sec"`
+}
+
+// Failure breaks a GPU.
+type Failure struct {
+	// Mode is how it breaks.
+	Mode Opt[string] `yaml:"mode" enum:"healthy,lost,fallen_off_bus,ecc_uncorrectable"`
+	// Probability is the chance of breaking at a call, 0 to 1.
+	Probability Opt[float64] `yaml:"probability" range:"0..1"`
+	// AfterCalls is the number of calls after which it breaks.
+	AfterCalls Opt[int64] `yaml:"after_calls"`
+	// Seed decides which call breaks it.
+	Seed Opt[int64] `yaml:"seed"`
+	// Xid is the error that goes with it.
+	Xid Xid `yaml:"xid"`
+}
+
+// Xid is an Xid error.
+type Xid struct {
+	// Code is its number.
+	Code Opt[uint64] `yaml:"code"`
+}
+
+// NVLinkError lets link errors grow.
+type NVLinkError struct {
+	// Rate is the growth of the error counters, per second.
+	Rate Opt[float64] `yaml:"rate" range:"0..1000000000"`
+	// Links are the links that err; all when empty.
+	Links []uint32 `yaml:"links"`
+}
