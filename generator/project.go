@@ -15,6 +15,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/emit"
 	"github.com/nvmlfab/nvmlfab/generator/model"
 	"github.com/nvmlfab/nvmlfab/generator/registry"
+	"github.com/nvmlfab/nvmlfab/generator/runtime"
 	headers "github.com/nvmlfab/nvmlfab/nvml-headers"
 )
 
@@ -89,7 +90,7 @@ func parse(v headers.Version) (*model.Header, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h, err := model.Parse(v.NVML, "nvml.h", text)
+	h, err := model.Parse(v.NVML, "nvml.h", text, runtime.Internal)
 	return h, text, err
 }
 

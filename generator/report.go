@@ -88,10 +88,8 @@ func (p *project) byVersion() []versionCoverage {
 	var out []versionCoverage
 	for _, v := range p.versions {
 		c := versionCoverage{NVML: v.NVML, Driver: v.Driver}
-		for _, s := range p.symbols {
-			if s.In(v.NVML) {
-				c.add(p.implemented(s))
-			}
+		for _, s := range emit.Exported(p.input(v.NVML)) {
+			c.add(p.implemented(s))
 		}
 		out = append(out, c)
 	}

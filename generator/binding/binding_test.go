@@ -27,7 +27,7 @@ func bind(t *testing.T, headers ...string) (map[string]*Symbol, error) {
 	t.Helper()
 	byName := map[string]*Symbol{}
 	for i, text := range headers {
-		h, err := model.Parse("1."+string(rune('0'+i)), "test.h", []byte(types+text))
+		h, err := model.Parse("1."+string(rune('0'+i)), "test.h", []byte(types+text), nil)
 		require.NoError(t, err)
 		for _, f := range h.Functions {
 			s := byName[f.Name]

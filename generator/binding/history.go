@@ -5,20 +5,16 @@ package binding
 
 import (
 	"crypto/sha256"
-	_ "embed"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nvmlfab/nvmlfab/generator/model"
 )
-
-// undeclared holds the symbols that real libraries export and no header declares, as C.
-//
-//go:embed undeclared.h
-var undeclared []byte
 
 // Symbol is an exported function in every version that declares it.
 type Symbol struct {
@@ -40,6 +36,18 @@ type use struct {
 // GoName is the name of the Go function that retires the symbol's stub.
 func (s *Symbol) GoName() string { return strings.TrimPrefix(s.Name, "nvml") }
 
+var slotName = regexp.MustCompile(`^nvmlInternalSlot(\d+)$`)
+
+// Slot is the symbol's place in nvidia-smi's table of unnamed functions, 0 for exported ones.
+func (s *Symbol) Slot() int {
+	m := slotName.FindStringSubmatch(s.Name)
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
+
 // In reports whether a header declares the symbol.
 func (s *Symbol) In(nvml string) bool {
 	return slices.ContainsFunc(s.uses, func(u use) bool { return u.header.NVML == nvml })
@@ -59,11 +67,7 @@ func (s *Symbol) ProtoIn(nvml string) *model.Function {
 func Bind(headers []*model.Header) ([]*Symbol, error) {
 	byName := map[string]*Symbol{}
 	for i, h := range headers {
-		extra, err := Undeclared(h)
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range append(slices.Clone(h.Functions), extra...) {
+		for _, f := range h.Functions {
 			s := byName[f.Name]
 			if s == nil {
 				s = &Symbol{Name: f.Name, Since: i + 1}
@@ -90,15 +94,6 @@ func Bind(headers []*model.Header) ([]*Symbol, error) {
 		return nil, fmt.Errorf("%s", strings.Join(problems, "\n"))
 	}
 	return symbols, nil
-}
-
-// Undeclared returns the prototypes that every front exports beyond what its header declares.
-func Undeclared(h *model.Header) ([]*model.Function, error) {
-	parsed, err := model.Parse(h.NVML, "generator/binding/undeclared.h", undeclared)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(parsed.Functions, func(f *model.Function) bool { return h.Function(f.Name) != nil }), nil
 }
 
 // Hash identifies the symbols, their numbers and prototypes. Front and core exchange it.

@@ -2,6 +2,7 @@ package emit
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,7 +50,15 @@ func frontSymbols(in Input) []byte {
 
 // Exported lists the symbols of a front: what its header declares and what no header does.
 func Exported(in Input) []*binding.Symbol {
-	return slices.DeleteFunc(slices.Clone(in.Symbols), func(s *binding.Symbol) bool { return !s.In(in.Header.NVML) })
+	return slices.DeleteFunc(slices.Clone(in.Symbols), func(s *binding.Symbol) bool { return s.Slot() > 0 || !s.In(in.Header.NVML) })
+}
+
+// slotWords is NVMLFAB_WORDS of front.h.
+const slotWords = 256
+
+// slots lists the retired entries of nvidia-smi's table.
+func slots(in Input) []*binding.Symbol {
+	return slices.DeleteFunc(slices.Clone(in.Symbols), func(s *binding.Symbol) bool { return s.Slot() == 0 || in.Func(s.Name) == "" })
 }
 
 func frontFunctions(in Input) []byte {
@@ -61,11 +70,27 @@ func frontFunctions(in Input) []byte {
 #pragma GCC visibility push(default)
 
 `, notice, in.Header.NVML)
-	for _, s := range Exported(in) {
+	function := func(s *binding.Symbol) {
 		proto := s.ProtoIn(in.Header.NVML)
 		fmt.Fprintf(&b, "%s\n{\n%s}\n\n", proto.Prototype(), body(in, s, proto))
 	}
-	b.WriteString("#pragma GCC visibility pop\n")
+	for _, s := range Exported(in) {
+		function(s)
+	}
+	b.WriteString("#pragma GCC visibility pop\n\n")
+	for _, s := range slots(in) {
+		function(s)
+	}
+	b.WriteString("/* Slot i is word i; the first word is the size in bytes. */\nconst union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {\n")
+	slot := map[int]string{}
+	for _, s := range slots(in) {
+		slot[s.Slot()] = s.Name
+	}
+	b.WriteString("    {.size = sizeof nvmlfab_slots},\n")
+	for i := 1; i < slotWords; i++ {
+		fmt.Fprintf(&b, "    {.slot = (void (*)(void))%s},\n", cmp.Or(slot[i], "nvmlfab_unknown_slot"))
+	}
+	b.WriteString("};\n")
 	return b.Bytes()
 }
 
@@ -106,6 +131,7 @@ func frontLayout(in Input) []byte {
 #include <stddef.h>
 
 #include "nvml.h"
+#include "internal.h"
 
 `, notice, in.Header.NVML)
 	assert := func(expr string, want int64) {
@@ -126,22 +152,18 @@ func frontLayout(in Input) []byte {
 // Verify reads a rendered front back and compares every definition with the header's
 // prototype, typedef names included: a C compiler lets an enum pass for an unsigned int.
 func Verify(header *model.Header, headerText, front []byte) error {
-	defined, err := model.ParseDefinitions(header.NVML, headerText, front)
+	defined, err := model.ParseDefinitions(header.NVML, headerText, runtime.Internal, front)
 	if err != nil {
 		return fmt.Errorf("rendered front: %w", err)
-	}
-	extra, err := binding.Undeclared(header)
-	if err != nil {
-		return err
 	}
 	have := map[string]string{}
 	for _, f := range defined {
 		have[f.Name] = f.Prototype()
 	}
 	var problems []string
-	for _, f := range append(slices.Clone(header.Functions), extra...) {
-		if have[f.Name] != f.Prototype() {
-			problems = append(problems, fmt.Sprintf("rendered front: have %q, the header declares %q", have[f.Name], f.Prototype()))
+	for _, f := range header.Functions {
+		if h, ok := have[f.Name]; h != f.Prototype() && (ok || !f.Internal) {
+			problems = append(problems, fmt.Sprintf("rendered front: have %q, the header declares %q", h, f.Prototype()))
 		}
 		delete(have, f.Name)
 	}

@@ -72,6 +72,8 @@ type Function struct {
 	Params []Param `json:"params,omitempty"`
 	// Guarded prototypes are declared only under NVML_NO_UNVERSIONED_FUNC_DEFS.
 	Guarded bool `json:"guarded,omitempty"`
+	// Internal prototypes stand in no header.
+	Internal bool `json:"internal,omitempty"`
 }
 
 // Param is a parameter of a prototype.

@@ -33,7 +33,7 @@ nvmlReturn_t nvmlGo(void);
 `
 
 func TestParse(t *testing.T) {
-	h, err := Parse("1.2", "small.h", []byte(small))
+	h, err := Parse("1.2", "small.h", []byte(small), nil)
 	require.NoError(t, err)
 
 	var protos []string
@@ -77,14 +77,14 @@ func TestParseRefuses(t *testing.T) {
 		"unknown type": {"nvmlReturn_t nvmlGo(void);", "bad.h:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Parse("1.2", "bad.h", []byte(c.text))
+			_, err := Parse("1.2", "bad.h", []byte(c.text), nil)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
 }
 
 func TestGoldenRoundTrip(t *testing.T) {
-	h, err := Parse("1.2", "small.h", []byte(small))
+	h, err := Parse("1.2", "small.h", []byte(small), nil)
 	require.NoError(t, err)
 	text, err := h.JSON()
 	require.NoError(t, err)

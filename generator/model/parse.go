@@ -26,19 +26,19 @@ typedef long __predefined_ptrdiff_t;
 
 // Parse reads a header twice: as a plain program sees it, and with
 // NVML_NO_UNVERSIONED_FUNC_DEFS, which shows the names that macros otherwise hide.
-// Types and constants come from the second reading. Layouts are those of LP64,
-// which amd64 and arm64 share.
-func Parse(nvml, name string, text []byte) (*Header, error) {
-	plain, err := parse(nvml, name, text, "")
+// Types and constants come from the second reading, in which internal, what no header
+// declares, follows. Layouts are those of LP64, which amd64 and arm64 share.
+func Parse(nvml, name string, text, internal []byte) (*Header, error) {
+	plain, err := parse(nvml, name, text, nil, "")
 	if err != nil {
 		return nil, err
 	}
-	full, err := parse(nvml, name, text, "#define NVML_NO_UNVERSIONED_FUNC_DEFS\n")
+	full, err := parse(nvml, name, text, internal, "#define NVML_NO_UNVERSIONED_FUNC_DEFS\n")
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range full.Functions {
-		f.Guarded = plain.Function(f.Name) == nil
+		f.Guarded = !f.Internal && plain.Function(f.Name) == nil
 	}
 	for _, f := range plain.Functions {
 		if full.Function(f.Name) == nil {
@@ -48,6 +48,8 @@ func Parse(nvml, name string, text []byte) (*Header, error) {
 	return full, nil
 }
 
+const internalName = "internal.h"
+
 // parser collects one reading.
 type parser struct {
 	header *Header
@@ -55,7 +57,7 @@ type parser struct {
 	tags   map[string]string // struct, union or enum tag → first typedef name
 }
 
-func parse(nvml, name string, text []byte, prologue string) (*Header, error) {
+func parse(nvml, name string, text, internal []byte, prologue string) (*Header, error) {
 	abi, err := cc.NewABI("linux", "amd64")
 	if err != nil {
 		return nil, fmt.Errorf("parse %s: %w", name, err)
@@ -63,6 +65,7 @@ func parse(nvml, name string, text []byte, prologue string) (*Header, error) {
 	ast, err := cc.Translate(&cc.Config{ABI: abi, EvalAllMacros: true}, []cc.Source{
 		{Name: "<predefined>", Value: predefined + prologue},
 		{Name: name, Value: text},
+		{Name: internalName, Value: internal},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("parse %s: %w", name, err)
@@ -70,10 +73,11 @@ func parse(nvml, name string, text []byte, prologue string) (*Header, error) {
 	p := &parser{header: &Header{NVML: nvml}, byType: map[string]*Type{}, tags: map[string]string{}}
 	for l := ast.TranslationUnit; l != nil; l = l.TranslationUnit {
 		decl := l.ExternalDeclaration.Declaration
-		if l.ExternalDeclaration.Position().Filename != name || decl == nil {
+		file := l.ExternalDeclaration.Position().Filename
+		if decl == nil || file != name && file != internalName {
 			continue
 		}
-		if err := p.declaration(decl); err != nil {
+		if err := p.declaration(decl, file == internalName); err != nil {
 			return nil, fmt.Errorf("%s: %w", decl.Position(), err)
 		}
 	}
@@ -83,14 +87,18 @@ func parse(nvml, name string, text []byte, prologue string) (*Header, error) {
 	return p.header, nil
 }
 
-func (p *parser) declaration(decl *cc.Declaration) error {
+func (p *parser) declaration(decl *cc.Declaration, internal bool) error {
 	source := typeName(decl.DeclarationSpecifiers)
 	for l := decl.InitDeclaratorList; l != nil; l = l.InitDeclaratorList {
 		d := l.InitDeclarator.Declarator
 		if f, ok := d.Type().(*cc.FunctionType); ok && !d.IsTypename() {
+			if p.header.Function(d.Name()) != nil {
+				continue // some headers declare what others leave out
+			}
 			if err := p.function(d.Name(), f); err != nil {
 				return err
 			}
+			p.header.Functions[len(p.header.Functions)-1].Internal = internal
 		} else if d.IsTypename() {
 			if err := p.typedef(d.Name(), source, d.Type()); err != nil {
 				return err
@@ -360,7 +368,7 @@ func integer(v cc.Value) (int64, bool) {
 
 // ParseDefinitions returns the prototypes of the functions that a rendered C source
 // defines, read with the header's types. Its #include lines are left out.
-func ParseDefinitions(nvml string, header, source []byte) ([]*Function, error) {
+func ParseDefinitions(nvml string, header, internal, source []byte) ([]*Function, error) {
 	abi, err := cc.NewABI("linux", "amd64")
 	if err != nil {
 		return nil, err
@@ -376,6 +384,7 @@ func ParseDefinitions(nvml string, header, source []byte) ([]*Function, error) {
 	ast, err := cc.Translate(&cc.Config{ABI: abi}, []cc.Source{
 		{Name: "<predefined>", Value: predefined + gate + "#define NVML_NO_UNVERSIONED_FUNC_DEFS\n"},
 		{Name: "nvml.h", Value: prototype.ReplaceAll(header, []byte("${1}declared_nvml"))},
+		{Name: internalName, Value: internalPrototype.ReplaceAll(internal, []byte("${1}declared_nvml"))},
 		{Name: name, Value: strings.Join(lines, "")},
 	})
 	if err != nil {
@@ -402,11 +411,16 @@ func ParseDefinitions(nvml string, header, source []byte) ([]*Function, error) {
 // not stop at the first definition that differs.
 var prototype = regexp.MustCompile(`(DECLDIR[ *a-z]*?\s)nvml`)
 
+var internalPrototype = regexp.MustCompile(`(?m)^(nvmlReturn_t )nvml`)
+
 // gate declares what rendered functions call.
 const gate = `
 typedef unsigned long uint64_t;
 #define NULL ((void *)0)
 #define NVMLFAB_WORD(x) 0
+#define NVMLFAB_WORDS 256
+union nvmlfab_word_or_slot { uint64_t size; void (*slot)(void); };
+int nvmlfab_unknown_slot(void);
 int nvmlfab_init(int, const uint64_t *);
 int nvmlfab_shutdown(int, const uint64_t *);
 int nvmlfab_gate(int, int, const uint64_t *);

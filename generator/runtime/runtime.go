@@ -16,6 +16,12 @@ var files embed.FS
 // C returns the C sources of the front by file name.
 func C() (map[string][]byte, error) { return read("front") }
 
+// Internal declares, as C, what libnvidia-ml.so answers and no nvml.h declares. It is read
+// after every header.
+//
+//go:embed front/internal.h
+var Internal []byte
+
 // ignored keeps the Go sources out of builds until they stand in generated/.
 const ignored = "//go:build ignore\n"
 

@@ -1,0 +1,181 @@
+// Command bench compares the library with two floors in one run: a stub library in C and
+// the smallest Go c-shared library. Machines are noisy, so it takes turns and prints the
+// median of the ratios with their spread, never a time alone.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// mark is one line of the table: what is measured, against which floor, and the ratio to reach.
+type mark struct {
+	name  string
+	mode  string
+	floor string
+	limit float64
+	yaml  bool // with a profile file of 400 lines instead of a shipped board
+}
+
+var marks = []mark{
+	{"stub, per call", "stub", "c", 3, false},
+	{"getter, per call", "getter1", "go", 1.5, false},
+	{"getter, four threads", "getter4", "go", 2, false},
+	{"process: load, init, count, shutdown", "process", "go", 1.3, false},
+	{"the same with a 400-line profile file", "process", "go", 3, true},
+	{"resident memory after init", "rss", "go", 1.6, false},
+}
+
+func main() {
+	pairs := flag.Int("pairs", 15, "interleaved pairs per line")
+	flag.Parse()
+	if err := run(*pairs); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(pairs int) error {
+	dir, err := os.MkdirTemp("", "nvmlfab-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{dir: dir, library: "dist/lib/libnvidia-ml.so.1"}
+	if err := b.build(); err != nil {
+		return err
+	}
+	fmt.Printf("%-38s %10s %10s %7s %15s %6s\n", "", "nvmlfab", "floor", "ratio", "spread", "mark")
+	missed := 0
+	for _, m := range marks {
+		fmt.Fprintf(os.Stderr, "measuring: %s, %d pairs\r", m.name, pairs)
+		ours, floor, ratios, err := b.compare(m, pairs)
+		if err != nil {
+			return err
+		}
+		verdict := ""
+		if median(ratios) > m.limit {
+			verdict = "  missed"
+			missed++
+		}
+		fmt.Printf("%-38s %10s %10s %6.2fx %6.2f … %-6.2f %5.1fx%s\n", m.name, m.show(median(ours)), m.show(median(floor)),
+			median(ratios), slices.Min(ratios), slices.Max(ratios), m.limit, verdict)
+	}
+	if missed > 0 {
+		fmt.Printf("%d of %d marks missed\n", missed, len(marks))
+	}
+	return nil
+}
+
+func (m mark) show(v float64) string {
+	switch m.mode {
+	case "process":
+		return fmt.Sprintf("%.2f ms", v/1e6)
+	case "rss":
+		return fmt.Sprintf("%.1f MB", v/1024)
+	}
+	return fmt.Sprintf("%.1f ns", v)
+}
+
+func median(list []float64) float64 {
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[len(sorted)/2]
+}
+
+type bench struct {
+	dir, library string
+}
+
+func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
+
+// build makes the floors, the probe and a long profile file.
+func (b *bench) build() error {
+	header, err := command(nil, "go", "run", "./generator", "--header")
+	if err != nil {
+		return err
+	}
+	include := filepath.Dir(strings.TrimSpace(header))
+	for _, c := range [][]string{
+		{"gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I", include, "-o", b.path("c.so"), "tests/bench/testdata/floor.c"},
+		{"gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-I", include, "-o", b.path("probe"), "tests/bench/testdata/probe.c"},
+		{"go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags", "-s -w", "-o", b.path("go.so"), "./tests/bench/floor"},
+	} {
+		if _, err := command(nil, c[0], c[1:]...); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(b.path("long.yaml"), longProfile(), 0o644)
+}
+
+// longProfile is a valid profile of 400 lines: devices with their own names and limits.
+func longProfile() []byte {
+	var out bytes.Buffer
+	out.WriteString("extends: h100\ndevices:\n")
+	for i := 0; bytes.Count(out.Bytes(), []byte("\n")) < 394; i++ {
+		fmt.Fprintf(&out, "  - index: %d\n    name: NVIDIA H100 80GB HBM3\n    power:\n      enforced_limit_mw: 700000\n    thermal:\n      temperature_gpu_c: %d\n", i, 25+i%30)
+	}
+	return out.Bytes()
+}
+
+// compare measures ours and the floor in turn.
+func (b *bench) compare(m mark, pairs int) (ours, floor, ratios []float64, err error) {
+	var env []string
+	if m.yaml {
+		env = append(env, "MOCK_NVML_CONFIG="+b.path("long.yaml"))
+	}
+	for i := -1; i < pairs; i++ { // the first pair warms up
+		a, err := b.measure(m.mode, b.library, env)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		f, err := b.measure(m.mode, b.path(m.floor+".so"), nil)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if i >= 0 {
+			ours, floor, ratios = append(ours, a), append(floor, f), append(ratios, a/f)
+		}
+	}
+	return ours, floor, ratios, nil
+}
+
+// measure runs the probe once. A process is timed from outside and takes the best of ten,
+// since its noise only adds.
+func (b *bench) measure(mode, library string, env []string) (float64, error) {
+	if mode != "process" {
+		out, err := command(env, b.path("probe"), library, mode)
+		if err != nil {
+			return 0, err
+		}
+		return strconv.ParseFloat(strings.TrimSpace(out), 64)
+	}
+	best := time.Hour
+	for range 10 {
+		start := time.Now()
+		if _, err := command(env, b.path("probe"), library, mode); err != nil {
+			return 0, err
+		}
+		best = min(best, time.Since(start))
+	}
+	return float64(best), nil
+}
+
+func command(env []string, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", cmd, err, stderr.String())
+	}
+	return string(out), nil
+}
