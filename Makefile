@@ -2,6 +2,7 @@
 # make run        NVIDIA's own nvidia-smi on GPUs that are not there
 # make test       everything that can be checked here; sets up what it needs
 # make generate   generated/ anew, after a change in handwritten/ or generator/
+# make bench      what a call and a start cost, beside a C library and the smallest Go library
 # make lib        the library alone; NVML=12.4 builds the one of that NVML version into dist/nvml/12.4.127
 # make clean      removes dist
 
@@ -16,7 +17,7 @@ staticcheck := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # go-nvml calls functions that NVIDIA's header marks as deprecated; that is no news.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-.PHONY: all lib bin run test generate clean setup
+.PHONY: all lib bin run test bench generate clean setup
 all: lib bin
 
 # ---- The library ---------------------------------------------------------------------------------------------------
@@ -77,7 +78,8 @@ bin: | dist/bin
 	@go build -trimpath -o dist/bin/ ./shims/nvmlfab
 
 generate:
-	$(generator)
+	go generate ./profiles
+	$(generator) --update
 
 clean:
 	rm -rf dist
@@ -142,8 +144,14 @@ test: setup
 	  else printf 'skipped: staticcheck could not be fetched\n--- SKIP: staticcheck\n' | tee -a $(log); fi)
 	$(call phase,generated code is fresh,$(generator) --check)
 	$(call phase,unit tests,$(call gotest,$$(go list ./... | grep -v '/tests$$')))
+	$(call phase,engine under the race detector,$(call gotest,-race ./handwritten/...))
 	$(call phase,build,$(MAKE) --no-print-directory all)
 	$(call phase,end-to-end tests,$(call gotest,-count=1 -timeout 30m ./tests))
 	@echo "== skipped"; \
 	if grep -E 'skipped: |^ *--- SKIP' $(log); then [ "$${CI:-}" != true ] || { echo "CI=true: nothing may be skipped" >&2; exit 1; }; \
 	else echo "nothing"; fi
+
+# ---- make bench ----------------------------------------------------------------------------------------------------
+
+bench: all
+	@go run ./tests/bench
