@@ -1999,3 +1999,14 @@ type EccBankRemapperStatus_v1_t struct {
 	BPending           uint32
 	Histogram          EccBankRemapperHistogram_v1_t
 }
+
+// InternalProcess_t is nvmlInternalProcess_t.
+type InternalProcess_t struct {
+	Pid               uint32
+	Reserved0         uint32
+	UsedGpuMemory     uint64
+	GpuInstanceId     uint32
+	ComputeInstanceId uint32
+	Reserved1         uint64
+	Name              [4096]byte
+}

@@ -5,19 +5,564 @@ package main
 import (
 	abi "github.com/nvmlfab/nvmlfab/generated/abi"
 	handwritten "github.com/nvmlfab/nvmlfab/handwritten"
+	engine "github.com/nvmlfab/nvmlfab/handwritten/engine"
 	"unsafe"
 )
 
 // calls holds the unpacking function of every retired stub, by symbol number.
 var calls = [len(abi.Symbols)]func(unsafe.Pointer) abi.Return{
+	14:  callDeviceGetAccountingBufferSize,
+	15:  callDeviceGetAccountingMode,
+	16:  callDeviceGetAccountingPids,
+	17:  callDeviceGetAccountingStats,
+	18:  callDeviceGetAccountingStats_v2,
+	22:  callDeviceGetAddressingMode,
+	23:  callDeviceGetApplicationsClock,
+	24:  callDeviceGetArchitecture,
+	27:  callDeviceGetAutoBoostedClocksEnabled,
+	28:  callDeviceGetBAR1MemoryInfo,
+	31:  callDeviceGetBoardId,
+	32:  callDeviceGetBoardPartNumber,
+	33:  callDeviceGetBrand,
+	36:  callDeviceGetC2cModeInfoV,
+	39:  callDeviceGetClock,
+	40:  callDeviceGetClockInfo,
+	43:  callDeviceGetComputeMode,
+	44:  callDeviceGetComputeRunningProcesses,
+	45:  callDeviceGetComputeRunningProcesses_v2,
+	46:  callDeviceGetComputeRunningProcesses_v3,
+	50:  callDeviceGetConfComputeProtectedMemoryUsage,
 	52:  callDeviceGetCount,
 	53:  callDeviceGetCount_v2,
+	57:  callDeviceGetCudaComputeCapability,
+	58:  callDeviceGetCurrPcieLinkGeneration,
+	59:  callDeviceGetCurrPcieLinkWidth,
+	61:  callDeviceGetCurrentClocksEventReasons,
+	62:  callDeviceGetCurrentClocksThrottleReasons,
+	63:  callDeviceGetDecoderUtilization,
+	64:  callDeviceGetDefaultApplicationsClock,
+	65:  callDeviceGetDefaultEccMode,
+	66:  callDeviceGetDetailedEccErrors,
+	68:  callDeviceGetDisplayActive,
+	69:  callDeviceGetDisplayMode,
+	71:  callDeviceGetDriverModel,
+	72:  callDeviceGetDriverModel_v2,
+	74:  callDeviceGetEccMode,
+	76:  callDeviceGetEncoderSessions,
+	77:  callDeviceGetEncoderStats,
+	78:  callDeviceGetEncoderUtilization,
+	79:  callDeviceGetEnforcedPowerLimit,
+	80:  callDeviceGetFBCSessions,
+	81:  callDeviceGetFBCStats,
+	83:  callDeviceGetFanSpeed,
+	85:  callDeviceGetFanSpeed_v2,
+	86:  callDeviceGetFieldValues,
+	89:  callDeviceGetGpuFabricInfo,
+	90:  callDeviceGetGpuFabricInfoV,
+	91:  callDeviceGetGpuFabricInfo_v4,
+	101: callDeviceGetGpuMaxPcieLinkGeneration,
+	102: callDeviceGetGpuOperationMode,
+	103: callDeviceGetGraphicsRunningProcesses,
+	104: callDeviceGetGraphicsRunningProcesses_v2,
+	105: callDeviceGetGraphicsRunningProcesses_v3,
+	110: callDeviceGetGspFirmwareMode,
+	111: callDeviceGetGspFirmwareVersion,
 	112: callDeviceGetHandleByIndex,
 	113: callDeviceGetHandleByIndex_v2,
+	114: callDeviceGetHandleByPciBusId,
+	115: callDeviceGetHandleByPciBusId_v2,
+	116: callDeviceGetHandleBySerial,
+	117: callDeviceGetHandleByUUID,
+	118: callDeviceGetHandleByUUIDV,
+	119: callDeviceGetHostVgpuMode,
+	121: callDeviceGetIndex,
+	123: callDeviceGetInforomImageVersion,
+	124: callDeviceGetInforomVersion,
+	126: callDeviceGetJpgUtilization,
+	127: callDeviceGetLastBBXFlushTime,
+	128: callDeviceGetMPSComputeRunningProcesses,
+	129: callDeviceGetMPSComputeRunningProcesses_v2,
+	130: callDeviceGetMPSComputeRunningProcesses_v3,
+	131: callDeviceGetMarginTemperature,
+	132: callDeviceGetMaxClockInfo,
+	133: callDeviceGetMaxCustomerBoostClock,
+	134: callDeviceGetMaxMigDeviceCount,
+	135: callDeviceGetMaxPcieLinkGeneration,
+	136: callDeviceGetMaxPcieLinkWidth,
+	140: callDeviceGetMemoryBusWidth,
+	141: callDeviceGetMemoryErrorCounter,
+	142: callDeviceGetMemoryInfo,
+	143: callDeviceGetMemoryInfo_v2,
+	146: callDeviceGetMigMode,
+	149: callDeviceGetMinorNumber,
+	150: callDeviceGetModuleId,
+	151: callDeviceGetMultiGpuBoard,
+	152: callDeviceGetName,
+	153: callDeviceGetNumFans,
+	154: callDeviceGetNumGpuCores,
+	156: callDeviceGetNvLinkCapability,
+	157: callDeviceGetNvLinkErrorCounter,
+	159: callDeviceGetNvLinkRemoteDeviceType,
+	160: callDeviceGetNvLinkRemotePciInfo,
+	161: callDeviceGetNvLinkRemotePciInfo_v2,
+	162: callDeviceGetNvLinkState,
+	166: callDeviceGetNvLinkVersion,
+	169: callDeviceGetOfaUtilization,
+	170: callDeviceGetP2PStatus,
+	171: callDeviceGetPciInfo,
+	172: callDeviceGetPciInfoExt,
+	173: callDeviceGetPciInfo_v2,
+	174: callDeviceGetPciInfo_v3,
+	175: callDeviceGetPcieLinkMaxSpeed,
+	176: callDeviceGetPcieReplayCounter,
+	177: callDeviceGetPcieSpeed,
+	178: callDeviceGetPcieThroughput,
+	179: callDeviceGetPdi,
+	181: callDeviceGetPerformanceState,
+	182: callDeviceGetPersistenceMode,
+	184: callDeviceGetPlatformInfo,
+	185: callDeviceGetPowerManagementDefaultLimit,
+	186: callDeviceGetPowerManagementLimit,
+	187: callDeviceGetPowerManagementLimitConstraints,
+	188: callDeviceGetPowerManagementMode,
+	192: callDeviceGetPowerState,
+	193: callDeviceGetPowerUsage,
+	194: callDeviceGetProcessUtilization,
+	196: callDeviceGetRemappedRows,
+	197: callDeviceGetRemappedRows_v2,
+	198: callDeviceGetRepairStatus,
+	199: callDeviceGetRetiredPages,
+	200: callDeviceGetRetiredPagesPendingStatus,
+	201: callDeviceGetRetiredPages_v2,
+	202: callDeviceGetRowRemapperHistogram,
+	205: callDeviceGetSerial,
+	206: callDeviceGetSramEccErrorStatus,
+	208: callDeviceGetSupportedClocksEventReasons,
+	209: callDeviceGetSupportedClocksThrottleReasons,
+	211: callDeviceGetSupportedGraphicsClocks,
+	212: callDeviceGetSupportedMemoryClocks,
+	216: callDeviceGetTargetFanSpeed,
+	217: callDeviceGetTemperature,
+	218: callDeviceGetTemperatureThreshold,
+	219: callDeviceGetTemperatureV,
+	221: callDeviceGetTopologyCommonAncestor,
+	223: callDeviceGetTotalEccErrors,
+	224: callDeviceGetTotalEnergyConsumption,
+	225: callDeviceGetUUID,
+	226: callDeviceGetUnrepairableMemoryFlag_v1,
+	227: callDeviceGetUtilizationRates,
+	228: callDeviceGetVbiosVersion,
+	243: callDeviceGetViolationStatus,
+	244: callDeviceGetVirtualizationMode,
+	245: callDeviceIsMigDeviceHandle,
+	247: callDeviceOnSameBoard,
+	303: callDeviceValidateInforom,
+	311: callEventSetCreate,
+	312: callEventSetFree,
 	357: callInit,
 	358: callInitWithFlags,
 	359: callInit_v2,
-	362: callShutdown,
+	368: callShutdown,
+	378: callSystemGetCudaDriverVersion,
+	379: callSystemGetCudaDriverVersion_v2,
+	381: callSystemGetDriverVersion,
+	383: callSystemGetNVMLVersion,
+	385: callSystemGetProcessName,
+}
+
+func callDeviceGetAccountingBufferSize(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetAccountingBufferSize(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetAccountingMode(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetAccountingMode(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.EnableState_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetAccountingPids(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetAccountingPids(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 4, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetAccountingStats(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v2 abi.AccountingStats_t
+	get(unsafe.Pointer(&v2), p2, 56)
+	ret := handwritten.DeviceGetAccountingStats(v0, word[uint32](a, 1), &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p2, unsafe.Pointer(&v2), 56)
+	return abi.SUCCESS
+}
+
+func callDeviceGetAccountingStats_v2(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.AccountingStats_v2_t
+	get(unsafe.Pointer(&v1), p1, 64)
+	ret := handwritten.DeviceGetAccountingStats_v2(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 64)
+	return abi.SUCCESS
+}
+
+func callDeviceGetAddressingMode(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000008:
+		n1 = 8
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.DeviceAddressingMode_v1_t
+	get(unsafe.Pointer(&v1), p1, n1)
+	ret := handwritten.DeviceGetAddressingMode(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceGetApplicationsClock(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetApplicationsClock(v0, word[abi.ClockType_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetArchitecture(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetArchitecture(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.DeviceArchitecture_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetAutoBoostedClocksEnabled(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetAutoBoostedClocksEnabled(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.EnableState_t)(p1) = r1
+	*(*abi.EnableState_t)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetBAR1MemoryInfo(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.BAR1Memory_t
+	get(unsafe.Pointer(&v1), p1, 24)
+	ret := handwritten.DeviceGetBAR1MemoryInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 24)
+	return abi.SUCCESS
+}
+
+func callDeviceGetBoardId(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetBoardId(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetBoardPartNumber(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetBoardPartNumber(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putText(p1, word[uint32](a, 2), r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetBrand(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetBrand(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.BrandType_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetC2cModeInfoV(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.C2cModeInfo_v1_t
+	get(unsafe.Pointer(&v1), p1, 4)
+	ret := handwritten.DeviceGetC2cModeInfoV(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 4)
+	return abi.SUCCESS
+}
+
+func callDeviceGetClock(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r3, ret := handwritten.DeviceGetClock(v0, word[abi.ClockType_t](a, 1), word[abi.ClockId_t](a, 2))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p3) = r3
+	return abi.SUCCESS
+}
+
+func callDeviceGetClockInfo(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetClockInfo(v0, word[abi.ClockType_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetComputeMode(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetComputeMode(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.ComputeMode_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetComputeRunningProcesses(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetComputeRunningProcesses(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 16, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetComputeRunningProcesses_v2(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetComputeRunningProcesses_v2(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 24, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetComputeRunningProcesses_v3(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetComputeRunningProcesses_v2(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 24, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetConfComputeProtectedMemoryUsage(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.Memory_t
+	get(unsafe.Pointer(&v1), p1, 24)
+	ret := handwritten.DeviceGetConfComputeProtectedMemoryUsage(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 24)
+	return abi.SUCCESS
 }
 
 func callDeviceGetCount(a unsafe.Pointer) abi.Return {
@@ -43,6 +588,659 @@ func callDeviceGetCount_v2(a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	*(*uint32)(p0) = r0
+	return abi.SUCCESS
+}
+
+func callDeviceGetCudaComputeCapability(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetCudaComputeCapability(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*int32)(p1) = r1
+	*(*int32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetCurrPcieLinkGeneration(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetCurrPcieLinkGeneration(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetCurrPcieLinkWidth(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetCurrPcieLinkWidth(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetCurrentClocksEventReasons(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetCurrentClocksEventReasons(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetCurrentClocksThrottleReasons(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetCurrentClocksEventReasons(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetDecoderUtilization(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetDecoderUtilization(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetDefaultApplicationsClock(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetDefaultApplicationsClock(v0, word[abi.ClockType_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetDefaultEccMode(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetDefaultEccMode(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.EnableState_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetDetailedEccErrors(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v3 abi.EccErrorCounts_t
+	get(unsafe.Pointer(&v3), p3, 32)
+	ret := handwritten.DeviceGetDetailedEccErrors(v0, word[abi.MemoryErrorType_t](a, 1), word[abi.EccCounterType_t](a, 2), &v3)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p3, unsafe.Pointer(&v3), 32)
+	return abi.SUCCESS
+}
+
+func callDeviceGetDisplayActive(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetDisplayActive(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.EnableState_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetDisplayMode(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetDisplayMode(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.EnableState_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetDriverModel(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetDriverModel(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.DriverModel_t)(p1) = r1
+	*(*abi.DriverModel_t)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetDriverModel_v2(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetDriverModel(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.DriverModel_t)(p1) = r1
+	*(*abi.DriverModel_t)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetEccMode(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetEccMode(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.EnableState_t)(p1) = r1
+	*(*abi.EnableState_t)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetEncoderSessions(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetEncoderSessions(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 32, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetEncoderStats(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, r3, ret := handwritten.DeviceGetEncoderStats(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	*(*uint32)(p2) = r2
+	*(*uint32)(p3) = r3
+	return abi.SUCCESS
+}
+
+func callDeviceGetEncoderUtilization(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetEncoderUtilization(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetEnforcedPowerLimit(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetEnforcedPowerLimit(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetFBCSessions(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetFBCSessions(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 48, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetFBCStats(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.FBCStats_t
+	get(unsafe.Pointer(&v1), p1, 12)
+	ret := handwritten.DeviceGetFBCStats(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 12)
+	return abi.SUCCESS
+}
+
+func callDeviceGetFanSpeed(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetFanSpeed(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetFanSpeed_v2(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetFanSpeed_v2(v0, word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetFieldValues(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	v2, ok := getArray[abi.FieldValue_t](p2, int(word[int32](a, 1)), 40)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	ret := handwritten.DeviceGetFieldValues(v0, v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putArray(p2, v2, 40); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpuFabricInfo(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.GpuFabricInfo_t
+	get(unsafe.Pointer(&v1), p1, 28)
+	ret := handwritten.DeviceGetGpuFabricInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 28)
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpuFabricInfoV(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x2000024:
+		n1 = 36
+	case 0x3000028:
+		n1 = 40
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.GpuFabricInfo_v3_t
+	get(unsafe.Pointer(&v1), p1, n1)
+	ret := handwritten.DeviceGetGpuFabricInfoV(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpuFabricInfo_v4(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.GpuFabricInfo_v4_t
+	get(unsafe.Pointer(&v1), p1, 548)
+	ret := handwritten.DeviceGetGpuFabricInfo_v4(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 548)
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpuMaxPcieLinkGeneration(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetGpuMaxPcieLinkGeneration(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpuOperationMode(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetGpuOperationMode(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.GpuOperationMode_t)(p1) = r1
+	*(*abi.GpuOperationMode_t)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetGraphicsRunningProcesses(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetGraphicsRunningProcesses(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 16, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetGraphicsRunningProcesses_v2(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetGraphicsRunningProcesses_v2(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 24, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetGraphicsRunningProcesses_v3(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetGraphicsRunningProcesses_v2(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 24, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetGspFirmwareMode(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetGspFirmwareMode(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetGspFirmwareVersion(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetGspFirmwareVersion(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putText(p1, 64, r1); ret != abi.SUCCESS {
+		return ret
+	}
 	return abi.SUCCESS
 }
 
@@ -72,6 +1270,1711 @@ func callDeviceGetHandleByIndex_v2(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callDeviceGetHandleByPciBusId(a unsafe.Pointer) abi.Return {
+	v0, ok := text(a, 0)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetHandleByPciBusId(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = r1.Handle()
+	return abi.SUCCESS
+}
+
+func callDeviceGetHandleByPciBusId_v2(a unsafe.Pointer) abi.Return {
+	v0, ok := text(a, 0)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetHandleByPciBusId(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = r1.Handle()
+	return abi.SUCCESS
+}
+
+func callDeviceGetHandleBySerial(a unsafe.Pointer) abi.Return {
+	v0, ok := text(a, 0)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetHandleBySerial(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = r1.Handle()
+	return abi.SUCCESS
+}
+
+func callDeviceGetHandleByUUID(a unsafe.Pointer) abi.Return {
+	v0, ok := text(a, 0)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetHandleByUUID(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = r1.Handle()
+	return abi.SUCCESS
+}
+
+func callDeviceGetHandleByUUIDV(a unsafe.Pointer) abi.Return {
+	p0 := pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n0 int
+	switch *(*uint32)(p0) {
+	case 0x1000034:
+		n0 = 52
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v0 abi.UUID_v1_t
+	get(unsafe.Pointer(&v0), p0, n0)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetHandleByUUIDV(&v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = r1.Handle()
+	return abi.SUCCESS
+}
+
+func callDeviceGetHostVgpuMode(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetHostVgpuMode(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.HostVgpuMode_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetIndex(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetIndex(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetInforomImageVersion(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetInforomImageVersion(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putText(p1, word[uint32](a, 2), r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetInforomVersion(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetInforomVersion(v0, word[abi.InforomObject_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putText(p2, word[uint32](a, 3), r2); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetJpgUtilization(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetJpgUtilization(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetLastBBXFlushTime(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetLastBBXFlushTime(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p1) = r1
+	*(*uint64)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetMPSComputeRunningProcesses(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetMPSComputeRunningProcesses(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 16, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetMPSComputeRunningProcesses_v2(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetMPSComputeRunningProcesses_v2(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 24, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetMPSComputeRunningProcesses_v3(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetMPSComputeRunningProcesses_v2(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 24, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetMarginTemperature(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000008:
+		n1 = 8
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.MarginTemperature_v1_t
+	get(unsafe.Pointer(&v1), p1, n1)
+	ret := handwritten.DeviceGetMarginTemperature(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceGetMaxClockInfo(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetMaxClockInfo(v0, word[abi.ClockType_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetMaxCustomerBoostClock(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetMaxCustomerBoostClock(v0, word[abi.ClockType_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetMaxMigDeviceCount(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetMaxMigDeviceCount(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetMaxPcieLinkGeneration(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetMaxPcieLinkGeneration(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetMaxPcieLinkWidth(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetMaxPcieLinkWidth(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetMemoryBusWidth(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetMemoryBusWidth(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetMemoryErrorCounter(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p4 := pointer(a, 4)
+	if p4 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r4, ret := handwritten.DeviceGetMemoryErrorCounter(v0, word[abi.MemoryErrorType_t](a, 1), word[abi.EccCounterType_t](a, 2), word[abi.MemoryLocation_t](a, 3))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p4) = r4
+	return abi.SUCCESS
+}
+
+func callDeviceGetMemoryInfo(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.Memory_t
+	get(unsafe.Pointer(&v1), p1, 24)
+	ret := handwritten.DeviceGetMemoryInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 24)
+	return abi.SUCCESS
+}
+
+func callDeviceGetMemoryInfo_v2(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x2000028:
+		n1 = 40
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.Memory_v2_t
+	get(unsafe.Pointer(&v1), p1, n1)
+	ret := handwritten.DeviceGetMemoryInfo_v2(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceGetMigMode(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetMigMode(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetMinorNumber(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetMinorNumber(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetModuleId(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetModuleId(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetMultiGpuBoard(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetMultiGpuBoard(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetName(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetName(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putText(p1, word[uint32](a, 2), r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetNumFans(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetNumFans(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetNumGpuCores(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetNumGpuCores(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetNvLinkCapability(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r3, ret := handwritten.DeviceGetNvLinkCapability(v0, word[uint32](a, 1), word[abi.NvLinkCapability_t](a, 2))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p3) = r3
+	return abi.SUCCESS
+}
+
+func callDeviceGetNvLinkErrorCounter(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r3, ret := handwritten.DeviceGetNvLinkErrorCounter(v0, word[uint32](a, 1), word[abi.NvLinkErrorCounter_t](a, 2))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p3) = r3
+	return abi.SUCCESS
+}
+
+func callDeviceGetNvLinkRemoteDeviceType(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetNvLinkRemoteDeviceType(v0, word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.IntNvLinkDeviceType_t)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetNvLinkRemotePciInfo(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v2 abi.PciInfo_t
+	get(unsafe.Pointer(&v2), p2, 36)
+	ret := handwritten.DeviceGetNvLinkRemotePciInfo(v0, word[uint32](a, 1), &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p2, unsafe.Pointer(&v2), 36)
+	return abi.SUCCESS
+}
+
+func callDeviceGetNvLinkRemotePciInfo_v2(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v2 abi.PciInfo_t
+	get(unsafe.Pointer(&v2), p2, 68)
+	ret := handwritten.DeviceGetNvLinkRemotePciInfo(v0, word[uint32](a, 1), &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p2, unsafe.Pointer(&v2), 68)
+	return abi.SUCCESS
+}
+
+func callDeviceGetNvLinkState(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetNvLinkState(v0, word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.EnableState_t)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetNvLinkVersion(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetNvLinkVersion(v0, word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetOfaUtilization(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetOfaUtilization(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetP2PStatus(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	v1 := handle[engine.Device](a, 1)
+	if v1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r3, ret := handwritten.DeviceGetP2PStatus(v0, v1, word[abi.GpuP2PCapsIndex_t](a, 2))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.GpuP2PStatus_t)(p3) = r3
+	return abi.SUCCESS
+}
+
+func callDeviceGetPciInfo(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.PciInfo_t
+	get(unsafe.Pointer(&v1), p1, 32)
+	ret := handwritten.DeviceGetPciInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 32)
+	return abi.SUCCESS
+}
+
+func callDeviceGetPciInfoExt(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000040:
+		n1 = 64
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.PciInfoExt_v1_t
+	get(unsafe.Pointer(&v1), p1, n1)
+	ret := handwritten.DeviceGetPciInfoExt(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceGetPciInfo_v2(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.PciInfo_t
+	get(unsafe.Pointer(&v1), p1, 36)
+	ret := handwritten.DeviceGetPciInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 36)
+	return abi.SUCCESS
+}
+
+func callDeviceGetPciInfo_v3(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.PciInfo_t
+	get(unsafe.Pointer(&v1), p1, 68)
+	ret := handwritten.DeviceGetPciInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 68)
+	return abi.SUCCESS
+}
+
+func callDeviceGetPcieLinkMaxSpeed(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetPcieLinkMaxSpeed(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetPcieReplayCounter(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetPcieReplayCounter(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetPcieSpeed(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetPcieSpeed(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetPcieThroughput(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetPcieThroughput(v0, word[abi.PcieUtilCounter_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetPdi(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000010:
+		n1 = 16
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.Pdi_v1_t
+	get(unsafe.Pointer(&v1), p1, n1)
+	ret := handwritten.DeviceGetPdi(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceGetPerformanceState(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetPerformanceState(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.Pstates_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetPersistenceMode(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetPersistenceMode(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.EnableState_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetPlatformInfo(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x100002c:
+		n1 = 44
+	case 0x200002c:
+		n1 = 44
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.PlatformInfo_v2_t
+	get(unsafe.Pointer(&v1), p1, n1)
+	ret := handwritten.DeviceGetPlatformInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceGetPowerManagementDefaultLimit(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetPowerManagementDefaultLimit(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetPowerManagementLimit(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetPowerManagementLimit(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetPowerManagementLimitConstraints(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetPowerManagementLimitConstraints(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetPowerManagementMode(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetPowerManagementMode(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.EnableState_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetPowerState(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetPowerState(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.Pstates_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetPowerUsage(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetPowerUsage(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetProcessUtilization(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetProcessUtilization(v0, word[uint64](a, 3))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p2, p1, r1, 32, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetRemappedRows(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p4 := pointer(a, 4)
+	if p4 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, r3, r4, ret := handwritten.DeviceGetRemappedRows(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	*(*uint32)(p2) = r2
+	*(*uint32)(p3) = r3
+	*(*uint32)(p4) = r4
+	return abi.SUCCESS
+}
+
+func callDeviceGetRemappedRows_v2(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.RemappedRowsInfo_v2_t
+	get(unsafe.Pointer(&v1), p1, 24)
+	ret := handwritten.DeviceGetRemappedRows_v2(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 24)
+	return abi.SUCCESS
+}
+
+func callDeviceGetRepairStatus(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x100000c:
+		n1 = 12
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.RepairStatus_v1_t
+	get(unsafe.Pointer(&v1), p1, n1)
+	ret := handwritten.DeviceGetRepairStatus(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceGetRetiredPages(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r3, ret := handwritten.DeviceGetRetiredPages(v0, word[abi.PageRetirementCause_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p2, p3, r3, 8, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetRetiredPagesPendingStatus(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetRetiredPagesPendingStatus(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.EnableState_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetRetiredPages_v2(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p4 := pointer(a, 4)
+	r3, r4, ret := handwritten.DeviceGetRetiredPages_v2(v0, word[abi.PageRetirementCause_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p2, p3, r3, 8, false); ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putArray(p4, r4, 8); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetRowRemapperHistogram(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.RowRemapperHistogramValues_t
+	get(unsafe.Pointer(&v1), p1, 20)
+	ret := handwritten.DeviceGetRowRemapperHistogram(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 20)
+	return abi.SUCCESS
+}
+
+func callDeviceGetSerial(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetSerial(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putText(p1, word[uint32](a, 2), r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetSramEccErrorStatus(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000068:
+		n1 = 104
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.EccSramErrorStatus_v1_t
+	get(unsafe.Pointer(&v1), p1, n1)
+	ret := handwritten.DeviceGetSramEccErrorStatus(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceGetSupportedClocksEventReasons(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetSupportedClocksEventReasons(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetSupportedClocksThrottleReasons(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetSupportedClocksEventReasons(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetSupportedGraphicsClocks(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r3, ret := handwritten.DeviceGetSupportedGraphicsClocks(v0, word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p2, p3, r3, 4, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetSupportedMemoryClocks(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetSupportedMemoryClocks(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 4, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetTargetFanSpeed(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetTargetFanSpeed(v0, word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetTemperature(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetTemperature(v0, word[abi.TemperatureSensors_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetTemperatureThreshold(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetTemperatureThreshold(v0, word[abi.TemperatureThresholds_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetTemperatureV(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x100000c:
+		n1 = 12
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.Temperature_v1_t
+	get(unsafe.Pointer(&v1), p1, n1)
+	ret := handwritten.DeviceGetTemperatureV(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceGetTopologyCommonAncestor(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	v1 := handle[engine.Device](a, 1)
+	if v1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetTopologyCommonAncestor(v0, v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.GpuTopologyLevel_t)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetTotalEccErrors(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r3, ret := handwritten.DeviceGetTotalEccErrors(v0, word[abi.MemoryErrorType_t](a, 1), word[abi.EccCounterType_t](a, 2))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p3) = r3
+	return abi.SUCCESS
+}
+
+func callDeviceGetTotalEnergyConsumption(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetTotalEnergyConsumption(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetUUID(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetUUID(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putText(p1, word[uint32](a, 2), r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetUnrepairableMemoryFlag_v1(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.UnrepairableMemoryStatus_v1_t
+	get(unsafe.Pointer(&v1), p1, 4)
+	ret := handwritten.DeviceGetUnrepairableMemoryFlag_v1(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 4)
+	return abi.SUCCESS
+}
+
+func callDeviceGetUtilizationRates(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.Utilization_t
+	get(unsafe.Pointer(&v1), p1, 8)
+	ret := handwritten.DeviceGetUtilizationRates(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 8)
+	return abi.SUCCESS
+}
+
+func callDeviceGetVbiosVersion(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetVbiosVersion(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putText(p1, word[uint32](a, 2), r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetViolationStatus(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v2 abi.ViolationTime_t
+	get(unsafe.Pointer(&v2), p2, 16)
+	ret := handwritten.DeviceGetViolationStatus(v0, word[abi.PerfPolicyType_t](a, 1), &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p2, unsafe.Pointer(&v2), 16)
+	return abi.SUCCESS
+}
+
+func callDeviceGetVirtualizationMode(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetVirtualizationMode(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.GpuVirtualizationMode_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceIsMigDeviceHandle(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceIsMigDeviceHandle(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceOnSameBoard(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	v1 := handle[engine.Device](a, 1)
+	if v1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceOnSameBoard(v0, v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*int32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceValidateInforom(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	return handwritten.DeviceValidateInforom(v0)
+}
+
+func callEventSetCreate(a unsafe.Pointer) abi.Return {
+	p0 := pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r0, ret := handwritten.EventSetCreate()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p0) = r0.Handle()
+	return abi.SUCCESS
+}
+
+func callEventSetFree(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.EventSet](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	return handwritten.EventSetFree(v0)
+}
+
 func callInit(a unsafe.Pointer) abi.Return {
 	return handwritten.Init()
 }
@@ -86,4 +2989,75 @@ func callInit_v2(a unsafe.Pointer) abi.Return {
 
 func callShutdown(a unsafe.Pointer) abi.Return {
 	return handwritten.Shutdown()
+}
+
+func callSystemGetCudaDriverVersion(a unsafe.Pointer) abi.Return {
+	p0 := pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r0, ret := handwritten.SystemGetCudaDriverVersion()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*int32)(p0) = r0
+	return abi.SUCCESS
+}
+
+func callSystemGetCudaDriverVersion_v2(a unsafe.Pointer) abi.Return {
+	p0 := pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r0, ret := handwritten.SystemGetCudaDriverVersion()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*int32)(p0) = r0
+	return abi.SUCCESS
+}
+
+func callSystemGetDriverVersion(a unsafe.Pointer) abi.Return {
+	p0 := pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r0, ret := handwritten.SystemGetDriverVersion()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putText(p0, word[uint32](a, 1), r0); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callSystemGetNVMLVersion(a unsafe.Pointer) abi.Return {
+	p0 := pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r0, ret := handwritten.SystemGetNVMLVersion()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putText(p0, word[uint32](a, 1), r0); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callSystemGetProcessName(a unsafe.Pointer) abi.Return {
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.SystemGetProcessName(word[uint32](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putText(p1, word[uint32](a, 2), r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
 }

@@ -93,39 +93,32 @@ nvmlReturn_t nvmlDeviceGetAPIRestriction(nvmlDevice_t device, nvmlRestrictedAPI_
 
 nvmlReturn_t nvmlDeviceGetAccountingBufferSize(nvmlDevice_t device, unsigned int *bufferSize)
 {
-    (void)device;
-    (void)bufferSize;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(bufferSize)};
+    return nvmlfab_gate(14, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t device, nvmlEnableState_t *mode)
 {
-    (void)device;
-    (void)mode;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
+    return nvmlfab_gate(15, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned int *count, unsigned int *pids)
 {
-    (void)device;
-    (void)count;
-    (void)pids;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count), NVMLFAB_WORD(pids)};
+    return nvmlfab_gate(16, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned int pid, nvmlAccountingStats_t *stats)
 {
-    (void)device;
-    (void)pid;
-    (void)stats;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pid), NVMLFAB_WORD(stats)};
+    return nvmlfab_gate(17, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t device, nvmlAccountingStats_v2_t *stats)
 {
-    (void)device;
-    (void)stats;
-    return nvmlfab_stub(18);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(stats)};
+    return nvmlfab_gate(18, 18, a);
 }
 
 nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuInstance_t *vgpuInstances)
@@ -152,24 +145,20 @@ nvmlReturn_t nvmlDeviceGetAdaptiveTgpModeInfo_v1(nvmlDevice_t device, nvmlAdapti
 
 nvmlReturn_t nvmlDeviceGetAddressingMode(nvmlDevice_t device, nvmlDeviceAddressingMode_t *mode)
 {
-    (void)device;
-    (void)mode;
-    return nvmlfab_stub(15);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
+    return nvmlfab_gate(22, 15, a);
 }
 
 nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t device, nvmlClockType_t clockType, unsigned int *clockMHz)
 {
-    (void)device;
-    (void)clockType;
-    (void)clockMHz;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(clockType), NVMLFAB_WORD(clockMHz)};
+    return nvmlfab_gate(23, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitecture_t *arch)
 {
-    (void)device;
-    (void)arch;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(arch)};
+    return nvmlfab_gate(24, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
@@ -188,17 +177,14 @@ nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttribute
 
 nvmlReturn_t nvmlDeviceGetAutoBoostedClocksEnabled(nvmlDevice_t device, nvmlEnableState_t *isEnabled, nvmlEnableState_t *defaultIsEnabled)
 {
-    (void)device;
-    (void)isEnabled;
-    (void)defaultIsEnabled;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(isEnabled), NVMLFAB_WORD(defaultIsEnabled)};
+    return nvmlfab_gate(27, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *bar1Memory)
 {
-    (void)device;
-    (void)bar1Memory;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(bar1Memory)};
+    return nvmlfab_gate(28, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetBBXTimeData_v1(nvmlDevice_t device, nvmlBBXTimeData_v1_t *timeData)
@@ -217,24 +203,20 @@ nvmlReturn_t nvmlDeviceGetBankRemapperStatus_v1(nvmlDevice_t device, nvmlEccBank
 
 nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t device, unsigned int *boardId)
 {
-    (void)device;
-    (void)boardId;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(boardId)};
+    return nvmlfab_gate(31, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetBoardPartNumber(nvmlDevice_t device, char *partNumber, unsigned int length)
 {
-    (void)device;
-    (void)partNumber;
-    (void)length;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(partNumber), NVMLFAB_WORD(length)};
+    return nvmlfab_gate(32, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, nvmlBrandType_t *type)
 {
-    (void)device;
-    (void)type;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(type)};
+    return nvmlfab_gate(33, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetBridgeChipInfo(nvmlDevice_t device, nvmlBridgeChipHierarchy_t *bridgeHierarchy)
@@ -253,9 +235,8 @@ nvmlReturn_t nvmlDeviceGetBusType(nvmlDevice_t device, nvmlBusType_t *type)
 
 nvmlReturn_t nvmlDeviceGetC2cModeInfoV(nvmlDevice_t device, nvmlC2cModeInfo_v1_t *c2cModeInfo)
 {
-    (void)device;
-    (void)c2cModeInfo;
-    return nvmlfab_stub(9);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(c2cModeInfo)};
+    return nvmlfab_gate(36, 9, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCapabilities(nvmlDevice_t device, nvmlDeviceCapabilities_t *caps)
@@ -274,19 +255,14 @@ nvmlReturn_t nvmlDeviceGetClkMonStatus(nvmlDevice_t device, nvmlClkMonStatus_t *
 
 nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t clockType, nvmlClockId_t clockId, unsigned int *clockMHz)
 {
-    (void)device;
-    (void)clockType;
-    (void)clockId;
-    (void)clockMHz;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(clockType), NVMLFAB_WORD(clockId), NVMLFAB_WORD(clockMHz)};
+    return nvmlfab_gate(39, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned int *clock)
 {
-    (void)device;
-    (void)type;
-    (void)clock;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(type), NVMLFAB_WORD(clock)};
+    return nvmlfab_gate(40, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetClockOffsets(nvmlDevice_t device, nvmlClockOffset_t *info)
@@ -305,33 +281,26 @@ nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned int *i
 
 nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t *mode)
 {
-    (void)device;
-    (void)mode;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
+    return nvmlfab_gate(43, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
 {
-    (void)device;
-    (void)infoCount;
-    (void)infos;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
+    return nvmlfab_gate(44, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
-    (void)device;
-    (void)infoCount;
-    (void)infos;
-    return nvmlfab_stub(2);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
+    return nvmlfab_gate(45, 2, a);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
-    (void)device;
-    (void)infoCount;
-    (void)infos;
-    return nvmlfab_stub(3);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
+    return nvmlfab_gate(46, 3, a);
 }
 
 nvmlReturn_t nvmlDeviceGetConfComputeGpuAttestationReport(nvmlDevice_t device, nvmlConfComputeGpuAttestationReport_t *gpuAtstReport)
@@ -357,9 +326,8 @@ nvmlReturn_t nvmlDeviceGetConfComputeMemSizeInfo(nvmlDevice_t device, nvmlConfCo
 
 nvmlReturn_t nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t device, nvmlMemory_t *memory)
 {
-    (void)device;
-    (void)memory;
-    return nvmlfab_stub(8);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(memory)};
+    return nvmlfab_gate(50, 8, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCoolerInfo(nvmlDevice_t device, nvmlCoolerInfo_t *coolerInfo)
@@ -408,24 +376,20 @@ nvmlReturn_t nvmlDeviceGetCreatableVgpus(nvmlDevice_t device, unsigned int *vgpu
 
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
 {
-    (void)device;
-    (void)major;
-    (void)minor;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(major), NVMLFAB_WORD(minor)};
+    return nvmlfab_gate(57, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned int *currLinkGen)
 {
-    (void)device;
-    (void)currLinkGen;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(currLinkGen)};
+    return nvmlfab_gate(58, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned int *currLinkWidth)
 {
-    (void)device;
-    (void)currLinkWidth;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(currLinkWidth)};
+    return nvmlfab_gate(59, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrentClockFreqs(nvmlDevice_t device, nvmlDeviceCurrentClockFreqs_t *currentClockFreqs)
@@ -437,48 +401,38 @@ nvmlReturn_t nvmlDeviceGetCurrentClockFreqs(nvmlDevice_t device, nvmlDeviceCurre
 
 nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *clocksEventReasons)
 {
-    (void)device;
-    (void)clocksEventReasons;
-    return nvmlfab_stub(8);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(clocksEventReasons)};
+    return nvmlfab_gate(61, 8, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *clocksThrottleReasons)
 {
-    (void)device;
-    (void)clocksThrottleReasons;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(clocksThrottleReasons)};
+    return nvmlfab_gate(62, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
 {
-    (void)device;
-    (void)utilization;
-    (void)samplingPeriodUs;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(utilization), NVMLFAB_WORD(samplingPeriodUs)};
+    return nvmlfab_gate(63, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(nvmlDevice_t device, nvmlClockType_t clockType, unsigned int *clockMHz)
 {
-    (void)device;
-    (void)clockType;
-    (void)clockMHz;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(clockType), NVMLFAB_WORD(clockMHz)};
+    return nvmlfab_gate(64, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDefaultEccMode(nvmlDevice_t device, nvmlEnableState_t *defaultMode)
 {
-    (void)device;
-    (void)defaultMode;
-    return nvmlfab_stub(4);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(defaultMode)};
+    return nvmlfab_gate(65, 4, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType, nvmlEccErrorCounts_t *eccCounts)
 {
-    (void)device;
-    (void)errorType;
-    (void)counterType;
-    (void)eccCounts;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(errorType), NVMLFAB_WORD(counterType), NVMLFAB_WORD(eccCounts)};
+    return nvmlfab_gate(66, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t migDevice, nvmlDevice_t *device)
@@ -490,16 +444,14 @@ nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t migDevice
 
 nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t device, nvmlEnableState_t *isActive)
 {
-    (void)device;
-    (void)isActive;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(isActive)};
+    return nvmlfab_gate(68, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device, nvmlEnableState_t *display)
 {
-    (void)device;
-    (void)display;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(display)};
+    return nvmlfab_gate(69, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDramEncryptionMode(nvmlDevice_t device, nvmlDramEncryptionInfo_t *current, nvmlDramEncryptionInfo_t *pending)
@@ -512,18 +464,14 @@ nvmlReturn_t nvmlDeviceGetDramEncryptionMode(nvmlDevice_t device, nvmlDramEncryp
 
 nvmlReturn_t nvmlDeviceGetDriverModel(nvmlDevice_t device, nvmlDriverModel_t *current, nvmlDriverModel_t *pending)
 {
-    (void)device;
-    (void)current;
-    (void)pending;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(current), NVMLFAB_WORD(pending)};
+    return nvmlfab_gate(71, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDriverModel_v2(nvmlDevice_t device, nvmlDriverModel_t *current, nvmlDriverModel_t *pending)
 {
-    (void)device;
-    (void)current;
-    (void)pending;
-    return nvmlfab_stub(11);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(current), NVMLFAB_WORD(pending)};
+    return nvmlfab_gate(72, 11, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDynamicPstatesInfo(nvmlDevice_t device, nvmlGpuDynamicPstatesInfo_t *pDynamicPstatesInfo)
@@ -535,10 +483,8 @@ nvmlReturn_t nvmlDeviceGetDynamicPstatesInfo(nvmlDevice_t device, nvmlGpuDynamic
 
 nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnableState_t *pending)
 {
-    (void)device;
-    (void)current;
-    (void)pending;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(current), NVMLFAB_WORD(pending)};
+    return nvmlfab_gate(74, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetEncoderCapacity(nvmlDevice_t device, nvmlEncoderType_t encoderQueryType, unsigned int *encoderCapacity)
@@ -551,49 +497,38 @@ nvmlReturn_t nvmlDeviceGetEncoderCapacity(nvmlDevice_t device, nvmlEncoderType_t
 
 nvmlReturn_t nvmlDeviceGetEncoderSessions(nvmlDevice_t device, unsigned int *sessionCount, nvmlEncoderSessionInfo_t *sessionInfos)
 {
-    (void)device;
-    (void)sessionCount;
-    (void)sessionInfos;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(sessionCount), NVMLFAB_WORD(sessionInfos)};
+    return nvmlfab_gate(76, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetEncoderStats(nvmlDevice_t device, unsigned int *sessionCount, unsigned int *averageFps, unsigned int *averageLatency)
 {
-    (void)device;
-    (void)sessionCount;
-    (void)averageFps;
-    (void)averageLatency;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(sessionCount), NVMLFAB_WORD(averageFps), NVMLFAB_WORD(averageLatency)};
+    return nvmlfab_gate(77, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
 {
-    (void)device;
-    (void)utilization;
-    (void)samplingPeriodUs;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(utilization), NVMLFAB_WORD(samplingPeriodUs)};
+    return nvmlfab_gate(78, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned int *limit)
 {
-    (void)device;
-    (void)limit;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(limit)};
+    return nvmlfab_gate(79, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetFBCSessions(nvmlDevice_t device, unsigned int *sessionCount, nvmlFBCSessionInfo_t *sessionInfo)
 {
-    (void)device;
-    (void)sessionCount;
-    (void)sessionInfo;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(sessionCount), NVMLFAB_WORD(sessionInfo)};
+    return nvmlfab_gate(80, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetFBCStats(nvmlDevice_t device, nvmlFBCStats_t *fbcStats)
 {
-    (void)device;
-    (void)fbcStats;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(fbcStats)};
+    return nvmlfab_gate(81, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetFanControlPolicy_v2(nvmlDevice_t device, unsigned int fan, nvmlFanControlPolicy_t *policy)
@@ -606,9 +541,8 @@ nvmlReturn_t nvmlDeviceGetFanControlPolicy_v2(nvmlDevice_t device, unsigned int 
 
 nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *speed)
 {
-    (void)device;
-    (void)speed;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(speed)};
+    return nvmlfab_gate(83, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetFanSpeedRPM(nvmlDevice_t device, nvmlFanSpeedInfo_t *fanSpeed)
@@ -620,18 +554,14 @@ nvmlReturn_t nvmlDeviceGetFanSpeedRPM(nvmlDevice_t device, nvmlFanSpeedInfo_t *f
 
 nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned int fan, unsigned int *speed)
 {
-    (void)device;
-    (void)fan;
-    (void)speed;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(fan), NVMLFAB_WORD(speed)};
+    return nvmlfab_gate(85, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount, nvmlFieldValue_t *values)
 {
-    (void)device;
-    (void)valuesCount;
-    (void)values;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(valuesCount), NVMLFAB_WORD(values)};
+    return nvmlfab_gate(86, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpcClkMinMaxVfOffset(nvmlDevice_t device, int *minOffset, int *maxOffset)
@@ -651,23 +581,20 @@ nvmlReturn_t nvmlDeviceGetGpcClkVfOffset(nvmlDevice_t device, int *offset)
 
 nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *gpuFabricInfo)
 {
-    (void)device;
-    (void)gpuFabricInfo;
-    return nvmlfab_stub(6);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(gpuFabricInfo)};
+    return nvmlfab_gate(89, 6, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV_t *gpuFabricInfo)
 {
-    (void)device;
-    (void)gpuFabricInfo;
-    return nvmlfab_stub(10);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(gpuFabricInfo)};
+    return nvmlfab_gate(90, 10, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuFabricInfo_v4(nvmlDevice_t device, nvmlGpuFabricInfo_v4_t *gpuFabricInfo)
 {
-    (void)device;
-    (void)gpuFabricInfo;
-    return nvmlfab_stub(19);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(gpuFabricInfo)};
+    return nvmlfab_gate(91, 19, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned int id, nvmlGpuInstance_t *gpuInstance)
@@ -746,41 +673,32 @@ nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int profile
 
 nvmlReturn_t nvmlDeviceGetGpuMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int *maxLinkGenDevice)
 {
-    (void)device;
-    (void)maxLinkGenDevice;
-    return nvmlfab_stub(6);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(maxLinkGenDevice)};
+    return nvmlfab_gate(101, 6, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuOperationMode(nvmlDevice_t device, nvmlGpuOperationMode_t *current, nvmlGpuOperationMode_t *pending)
 {
-    (void)device;
-    (void)current;
-    (void)pending;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(current), NVMLFAB_WORD(pending)};
+    return nvmlfab_gate(102, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
 {
-    (void)device;
-    (void)infoCount;
-    (void)infos;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
+    return nvmlfab_gate(103, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
-    (void)device;
-    (void)infoCount;
-    (void)infos;
-    return nvmlfab_stub(2);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
+    return nvmlfab_gate(104, 2, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
-    (void)device;
-    (void)infoCount;
-    (void)infos;
-    return nvmlfab_stub(3);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
+    return nvmlfab_gate(105, 3, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGridLicensableFeatures(nvmlDevice_t device, nvmlGridLicensableFeatures_t *pGridLicensableFeatures)
@@ -813,17 +731,14 @@ nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t device, nvmlGri
 
 nvmlReturn_t nvmlDeviceGetGspFirmwareMode(nvmlDevice_t device, unsigned int *isEnabled, unsigned int *defaultMode)
 {
-    (void)device;
-    (void)isEnabled;
-    (void)defaultMode;
-    return nvmlfab_stub(4);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(isEnabled), NVMLFAB_WORD(defaultMode)};
+    return nvmlfab_gate(110, 4, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char *version)
 {
-    (void)device;
-    (void)version;
-    return nvmlfab_stub(4);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(version)};
+    return nvmlfab_gate(111, 4, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
@@ -840,44 +755,38 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
 
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId, nvmlDevice_t *device)
 {
-    (void)pciBusId;
-    (void)device;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(pciBusId), NVMLFAB_WORD(device)};
+    return nvmlfab_gate(114, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t *device)
 {
-    (void)pciBusId;
-    (void)device;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(pciBusId), NVMLFAB_WORD(device)};
+    return nvmlfab_gate(115, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
 {
-    (void)serial;
-    (void)device;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(serial), NVMLFAB_WORD(device)};
+    return nvmlfab_gate(116, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
-    (void)uuid;
-    (void)device;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(uuid), NVMLFAB_WORD(device)};
+    return nvmlfab_gate(117, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device)
 {
-    (void)uuid;
-    (void)device;
-    return nvmlfab_stub(14);
+    const uint64_t a[] = {NVMLFAB_WORD(uuid), NVMLFAB_WORD(device)};
+    return nvmlfab_gate(118, 14, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHostVgpuMode(nvmlDevice_t device, nvmlHostVgpuMode_t *pHostVgpuMode)
 {
-    (void)device;
-    (void)pHostVgpuMode;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pHostVgpuMode)};
+    return nvmlfab_gate(119, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHostname_v1(nvmlDevice_t device, nvmlHostname_v1_t *hostname)
@@ -889,9 +798,8 @@ nvmlReturn_t nvmlDeviceGetHostname_v1(nvmlDevice_t device, nvmlHostname_v1_t *ho
 
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
-    (void)device;
-    (void)index;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(index)};
+    return nvmlfab_gate(121, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetInforomConfigurationChecksum(nvmlDevice_t device, unsigned int *checksum)
@@ -903,19 +811,14 @@ nvmlReturn_t nvmlDeviceGetInforomConfigurationChecksum(nvmlDevice_t device, unsi
 
 nvmlReturn_t nvmlDeviceGetInforomImageVersion(nvmlDevice_t device, char *version, unsigned int length)
 {
-    (void)device;
-    (void)version;
-    (void)length;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
+    return nvmlfab_gate(123, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetInforomVersion(nvmlDevice_t device, nvmlInforomObject_t object, char *version, unsigned int length)
 {
-    (void)device;
-    (void)object;
-    (void)version;
-    (void)length;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(object), NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
+    return nvmlfab_gate(124, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetIrqNum(nvmlDevice_t device, unsigned int *irqNum)
@@ -927,86 +830,68 @@ nvmlReturn_t nvmlDeviceGetIrqNum(nvmlDevice_t device, unsigned int *irqNum)
 
 nvmlReturn_t nvmlDeviceGetJpgUtilization(nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
 {
-    (void)device;
-    (void)utilization;
-    (void)samplingPeriodUs;
-    return nvmlfab_stub(8);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(utilization), NVMLFAB_WORD(samplingPeriodUs)};
+    return nvmlfab_gate(126, 8, a);
 }
 
 nvmlReturn_t nvmlDeviceGetLastBBXFlushTime(nvmlDevice_t device, unsigned long long *timestamp, unsigned long *durationUs)
 {
-    (void)device;
-    (void)timestamp;
-    (void)durationUs;
-    return nvmlfab_stub(9);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(timestamp), NVMLFAB_WORD(durationUs)};
+    return nvmlfab_gate(127, 9, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
 {
-    (void)device;
-    (void)infoCount;
-    (void)infos;
-    return nvmlfab_stub(3);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
+    return nvmlfab_gate(128, 3, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
-    (void)device;
-    (void)infoCount;
-    (void)infos;
-    return nvmlfab_stub(3);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
+    return nvmlfab_gate(129, 3, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
-    (void)device;
-    (void)infoCount;
-    (void)infos;
-    return nvmlfab_stub(3);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
+    return nvmlfab_gate(130, 3, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMarginTemperature(nvmlDevice_t device, nvmlMarginTemperature_t *marginTempInfo)
 {
-    (void)device;
-    (void)marginTempInfo;
-    return nvmlfab_stub(13);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(marginTempInfo)};
+    return nvmlfab_gate(131, 13, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned int *clock)
 {
-    (void)device;
-    (void)type;
-    (void)clock;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(type), NVMLFAB_WORD(clock)};
+    return nvmlfab_gate(132, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMaxCustomerBoostClock(nvmlDevice_t device, nvmlClockType_t clockType, unsigned int *clockMHz)
 {
-    (void)device;
-    (void)clockType;
-    (void)clockMHz;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(clockType), NVMLFAB_WORD(clockMHz)};
+    return nvmlfab_gate(133, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
 {
-    (void)device;
-    (void)count;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count)};
+    return nvmlfab_gate(134, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int *maxLinkGen)
 {
-    (void)device;
-    (void)maxLinkGen;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(maxLinkGen)};
+    return nvmlfab_gate(135, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int *maxLinkWidth)
 {
-    (void)device;
-    (void)maxLinkWidth;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(maxLinkWidth)};
+    return nvmlfab_gate(136, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMemClkMinMaxVfOffset(nvmlDevice_t device, int *minOffset, int *maxOffset)
@@ -1035,33 +920,26 @@ nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int nodeS
 
 nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned int *busWidth)
 {
-    (void)device;
-    (void)busWidth;
-    return nvmlfab_stub(3);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(busWidth)};
+    return nvmlfab_gate(140, 3, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType, nvmlMemoryLocation_t locationType, unsigned long long *count)
 {
-    (void)device;
-    (void)errorType;
-    (void)counterType;
-    (void)locationType;
-    (void)count;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(errorType), NVMLFAB_WORD(counterType), NVMLFAB_WORD(locationType), NVMLFAB_WORD(count)};
+    return nvmlfab_gate(141, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
-    (void)device;
-    (void)memory;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(memory)};
+    return nvmlfab_gate(142, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
-    (void)device;
-    (void)memory;
-    return nvmlfab_stub(3);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(memory)};
+    return nvmlfab_gate(143, 3, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits)
@@ -1081,10 +959,8 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned i
 
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode, unsigned int *pendingMode)
 {
-    (void)device;
-    (void)currentMode;
-    (void)pendingMode;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(currentMode), NVMLFAB_WORD(pendingMode)};
+    return nvmlfab_gate(146, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMinMaxClockOfPState(nvmlDevice_t device, nvmlClockType_t type, nvmlPstates_t pstate, unsigned int *minClockMHz, unsigned int *maxClockMHz)
@@ -1107,45 +983,38 @@ nvmlReturn_t nvmlDeviceGetMinMaxFanSpeed(nvmlDevice_t device, unsigned int *minS
 
 nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minorNumber)
 {
-    (void)device;
-    (void)minorNumber;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(minorNumber)};
+    return nvmlfab_gate(149, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetModuleId(nvmlDevice_t device, unsigned int *moduleId)
 {
-    (void)device;
-    (void)moduleId;
-    return nvmlfab_stub(8);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(moduleId)};
+    return nvmlfab_gate(150, 8, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int *multiGpuBool)
 {
-    (void)device;
-    (void)multiGpuBool;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(multiGpuBool)};
+    return nvmlfab_gate(151, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
 {
-    (void)device;
-    (void)name;
-    (void)length;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(name), NVMLFAB_WORD(length)};
+    return nvmlfab_gate(152, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNumFans(nvmlDevice_t device, unsigned int *numFans)
 {
-    (void)device;
-    (void)numFans;
-    return nvmlfab_stub(3);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(numFans)};
+    return nvmlfab_gate(153, 3, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned int *numCores)
 {
-    (void)device;
-    (void)numCores;
-    return nvmlfab_stub(3);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(numCores)};
+    return nvmlfab_gate(154, 3, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
@@ -1157,20 +1026,14 @@ nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
 
 nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, unsigned int link, nvmlNvLinkCapability_t capability, unsigned int *capResult)
 {
-    (void)device;
-    (void)link;
-    (void)capability;
-    (void)capResult;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(capability), NVMLFAB_WORD(capResult)};
+    return nvmlfab_gate(156, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigned int link, nvmlNvLinkErrorCounter_t counter, unsigned long long *counterValue)
 {
-    (void)device;
-    (void)link;
-    (void)counter;
-    (void)counterValue;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(counter), NVMLFAB_WORD(counterValue)};
+    return nvmlfab_gate(157, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkInfo(nvmlDevice_t device, nvmlNvLinkInfo_t *info)
@@ -1182,34 +1045,26 @@ nvmlReturn_t nvmlDeviceGetNvLinkInfo(nvmlDevice_t device, nvmlNvLinkInfo_t *info
 
 nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link, nvmlIntNvLinkDeviceType_t *pNvLinkDeviceType)
 {
-    (void)device;
-    (void)link;
-    (void)pNvLinkDeviceType;
-    return nvmlfab_stub(3);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(pNvLinkDeviceType)};
+    return nvmlfab_gate(159, 3, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci)
 {
-    (void)device;
-    (void)link;
-    (void)pci;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(pci)};
+    return nvmlfab_gate(160, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci)
 {
-    (void)device;
-    (void)link;
-    (void)pci;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(pci)};
+    return nvmlfab_gate(161, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, nvmlEnableState_t *isActive)
 {
-    (void)device;
-    (void)link;
-    (void)isActive;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(isActive)};
+    return nvmlfab_gate(162, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkTelemetrySamples_v1(nvmlDevice_t device, nvmlNvlinkTelemetrySamples_v1_t *samples)
@@ -1240,10 +1095,8 @@ nvmlReturn_t nvmlDeviceGetNvLinkUtilizationCounter(nvmlDevice_t device, unsigned
 
 nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned int link, unsigned int *version)
 {
-    (void)device;
-    (void)link;
-    (void)version;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(version)};
+    return nvmlfab_gate(166, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvlinkBwMode(nvmlDevice_t device, nvmlNvlinkGetBwMode_t *getBwMode)
@@ -1262,83 +1115,68 @@ nvmlReturn_t nvmlDeviceGetNvlinkSupportedBwModes(nvmlDevice_t device, nvmlNvlink
 
 nvmlReturn_t nvmlDeviceGetOfaUtilization(nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
 {
-    (void)device;
-    (void)utilization;
-    (void)samplingPeriodUs;
-    return nvmlfab_stub(8);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(utilization), NVMLFAB_WORD(samplingPeriodUs)};
+    return nvmlfab_gate(169, 8, a);
 }
 
 nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2, nvmlGpuP2PCapsIndex_t p2pIndex, nvmlGpuP2PStatus_t *p2pStatus)
 {
-    (void)device1;
-    (void)device2;
-    (void)p2pIndex;
-    (void)p2pStatus;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device1), NVMLFAB_WORD(device2), NVMLFAB_WORD(p2pIndex), NVMLFAB_WORD(p2pStatus)};
+    return nvmlfab_gate(170, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
-    (void)device;
-    (void)pci;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pci)};
+    return nvmlfab_gate(171, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *pci)
 {
-    (void)device;
-    (void)pci;
-    return nvmlfab_stub(10);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pci)};
+    return nvmlfab_gate(172, 10, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
-    (void)device;
-    (void)pci;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pci)};
+    return nvmlfab_gate(173, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
-    (void)device;
-    (void)pci;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pci)};
+    return nvmlfab_gate(174, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPcieLinkMaxSpeed(nvmlDevice_t device, unsigned int *maxSpeed)
 {
-    (void)device;
-    (void)maxSpeed;
-    return nvmlfab_stub(3);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(maxSpeed)};
+    return nvmlfab_gate(175, 3, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPcieReplayCounter(nvmlDevice_t device, unsigned int *value)
 {
-    (void)device;
-    (void)value;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(value)};
+    return nvmlfab_gate(176, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPcieSpeed(nvmlDevice_t device, unsigned int *pcieSpeed)
 {
-    (void)device;
-    (void)pcieSpeed;
-    return nvmlfab_stub(4);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pcieSpeed)};
+    return nvmlfab_gate(177, 4, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device, nvmlPcieUtilCounter_t counter, unsigned int *value)
 {
-    (void)device;
-    (void)counter;
-    (void)value;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(counter), NVMLFAB_WORD(value)};
+    return nvmlfab_gate(178, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPdi(nvmlDevice_t device, nvmlPdi_t *pdi)
 {
-    (void)device;
-    (void)pdi;
-    return nvmlfab_stub(15);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pdi)};
+    return nvmlfab_gate(179, 15, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPerformanceModes(nvmlDevice_t device, nvmlDevicePerfModes_t *perfModes)
@@ -1350,16 +1188,14 @@ nvmlReturn_t nvmlDeviceGetPerformanceModes(nvmlDevice_t device, nvmlDevicePerfMo
 
 nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, nvmlPstates_t *pState)
 {
-    (void)device;
-    (void)pState;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pState)};
+    return nvmlfab_gate(181, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t *mode)
 {
-    (void)device;
-    (void)mode;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
+    return nvmlfab_gate(182, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPgpuMetadataString(nvmlDevice_t device, char *pgpuMetadata, unsigned int *bufferSize)
@@ -1372,38 +1208,32 @@ nvmlReturn_t nvmlDeviceGetPgpuMetadataString(nvmlDevice_t device, char *pgpuMeta
 
 nvmlReturn_t nvmlDeviceGetPlatformInfo(nvmlDevice_t device, nvmlPlatformInfo_t *platformInfo)
 {
-    (void)device;
-    (void)platformInfo;
-    return nvmlfab_stub(13);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(platformInfo)};
+    return nvmlfab_gate(184, 13, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device, unsigned int *defaultLimit)
 {
-    (void)device;
-    (void)defaultLimit;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(defaultLimit)};
+    return nvmlfab_gate(185, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned int *limit)
 {
-    (void)device;
-    (void)limit;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(limit)};
+    return nvmlfab_gate(186, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned int *minLimit, unsigned int *maxLimit)
 {
-    (void)device;
-    (void)minLimit;
-    (void)maxLimit;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(minLimit), NVMLFAB_WORD(maxLimit)};
+    return nvmlfab_gate(187, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementMode(nvmlDevice_t device, nvmlEnableState_t *mode)
 {
-    (void)device;
-    (void)mode;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
+    return nvmlfab_gate(188, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerMizerMode_v1(nvmlDevice_t device, nvmlDevicePowerMizerModes_v1_t *powerMizerMode)
@@ -1422,25 +1252,20 @@ nvmlReturn_t nvmlDeviceGetPowerSource(nvmlDevice_t device, nvmlPowerSource_t *po
 
 nvmlReturn_t nvmlDeviceGetPowerState(nvmlDevice_t device, nvmlPstates_t *pState)
 {
-    (void)device;
-    (void)pState;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pState)};
+    return nvmlfab_gate(192, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power)
 {
-    (void)device;
-    (void)power;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(power)};
+    return nvmlfab_gate(193, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *utilization, unsigned int *processSamplesCount, unsigned long long lastSeenTimeStamp)
 {
-    (void)device;
-    (void)utilization;
-    (void)processSamplesCount;
-    (void)lastSeenTimeStamp;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(utilization), NVMLFAB_WORD(processSamplesCount), NVMLFAB_WORD(lastSeenTimeStamp)};
+    return nvmlfab_gate(194, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *procesesUtilInfo)
@@ -1452,59 +1277,44 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProc
 
 nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrRows, unsigned int *uncRows, unsigned int *isPending, unsigned int *failureOccurred)
 {
-    (void)device;
-    (void)corrRows;
-    (void)uncRows;
-    (void)isPending;
-    (void)failureOccurred;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(corrRows), NVMLFAB_WORD(uncRows), NVMLFAB_WORD(isPending), NVMLFAB_WORD(failureOccurred)};
+    return nvmlfab_gate(196, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRemappedRows_v2(nvmlDevice_t device, nvmlRemappedRowsInfo_v2_t *info)
 {
-    (void)device;
-    (void)info;
-    return nvmlfab_stub(17);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(info)};
+    return nvmlfab_gate(197, 17, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepairStatus_t *repairStatus)
 {
-    (void)device;
-    (void)repairStatus;
-    return nvmlfab_stub(15);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(repairStatus)};
+    return nvmlfab_gate(198, 15, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, nvmlPageRetirementCause_t cause, unsigned int *pageCount, unsigned long long *addresses)
 {
-    (void)device;
-    (void)cause;
-    (void)pageCount;
-    (void)addresses;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(cause), NVMLFAB_WORD(pageCount), NVMLFAB_WORD(addresses)};
+    return nvmlfab_gate(199, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, nvmlEnableState_t *isPending)
 {
-    (void)device;
-    (void)isPending;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(isPending)};
+    return nvmlfab_gate(200, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRetiredPages_v2(nvmlDevice_t device, nvmlPageRetirementCause_t cause, unsigned int *pageCount, unsigned long long *addresses, unsigned long long *timestamps)
 {
-    (void)device;
-    (void)cause;
-    (void)pageCount;
-    (void)addresses;
-    (void)timestamps;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(cause), NVMLFAB_WORD(pageCount), NVMLFAB_WORD(addresses), NVMLFAB_WORD(timestamps)};
+    return nvmlfab_gate(201, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device, nvmlRowRemapperHistogramValues_t *values)
 {
-    (void)device;
-    (void)values;
-    return nvmlfab_stub(2);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(values)};
+    return nvmlfab_gate(202, 2, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *plist)
@@ -1527,17 +1337,14 @@ nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type, 
 
 nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length)
 {
-    (void)device;
-    (void)serial;
-    (void)length;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(serial), NVMLFAB_WORD(length)};
+    return nvmlfab_gate(205, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEccSramErrorStatus_t *status)
 {
-    (void)device;
-    (void)status;
-    return nvmlfab_stub(10);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(status)};
+    return nvmlfab_gate(206, 10, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts(nvmlDevice_t device, nvmlEccSramUniqueUncorrectedErrorCounts_t *errorCounts)
@@ -1549,16 +1356,14 @@ nvmlReturn_t nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts(nvmlDevice_t devic
 
 nvmlReturn_t nvmlDeviceGetSupportedClocksEventReasons(nvmlDevice_t device, unsigned long long *supportedClocksEventReasons)
 {
-    (void)device;
-    (void)supportedClocksEventReasons;
-    return nvmlfab_stub(8);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(supportedClocksEventReasons)};
+    return nvmlfab_gate(208, 8, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device, unsigned long long *supportedClocksThrottleReasons)
 {
-    (void)device;
-    (void)supportedClocksThrottleReasons;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(supportedClocksThrottleReasons)};
+    return nvmlfab_gate(209, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *eventTypes)
@@ -1570,19 +1375,14 @@ nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long
 
 nvmlReturn_t nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t device, unsigned int memoryClockMHz, unsigned int *count, unsigned int *clocksMHz)
 {
-    (void)device;
-    (void)memoryClockMHz;
-    (void)count;
-    (void)clocksMHz;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(memoryClockMHz), NVMLFAB_WORD(count), NVMLFAB_WORD(clocksMHz)};
+    return nvmlfab_gate(211, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSupportedMemoryClocks(nvmlDevice_t device, unsigned int *count, unsigned int *clocksMHz)
 {
-    (void)device;
-    (void)count;
-    (void)clocksMHz;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count), NVMLFAB_WORD(clocksMHz)};
+    return nvmlfab_gate(212, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSupportedPerformanceStates(nvmlDevice_t device, nvmlPstates_t *pstates, unsigned int size)
@@ -1603,33 +1403,26 @@ nvmlReturn_t nvmlDeviceGetSupportedVgpus(nvmlDevice_t device, unsigned int *vgpu
 
 nvmlReturn_t nvmlDeviceGetTargetFanSpeed(nvmlDevice_t device, unsigned int fan, unsigned int *targetSpeed)
 {
-    (void)device;
-    (void)fan;
-    (void)targetSpeed;
-    return nvmlfab_stub(5);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(fan), NVMLFAB_WORD(targetSpeed)};
+    return nvmlfab_gate(216, 5, a);
 }
 
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensorType, unsigned int *temp)
 {
-    (void)device;
-    (void)sensorType;
-    (void)temp;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(sensorType), NVMLFAB_WORD(temp)};
+    return nvmlfab_gate(217, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, nvmlTemperatureThresholds_t thresholdType, unsigned int *temp)
 {
-    (void)device;
-    (void)thresholdType;
-    (void)temp;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(thresholdType), NVMLFAB_WORD(temp)};
+    return nvmlfab_gate(218, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *temperature)
 {
-    (void)device;
-    (void)temperature;
-    return nvmlfab_stub(13);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(temperature)};
+    return nvmlfab_gate(219, 13, a);
 }
 
 nvmlReturn_t nvmlDeviceGetThermalSettings(nvmlDevice_t device, unsigned int sensorIndex, nvmlGpuThermalSettings_t *pThermalSettings)
@@ -1642,10 +1435,8 @@ nvmlReturn_t nvmlDeviceGetThermalSettings(nvmlDevice_t device, unsigned int sens
 
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevice_t device2, nvmlGpuTopologyLevel_t *pathInfo)
 {
-    (void)device1;
-    (void)device2;
-    (void)pathInfo;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device1), NVMLFAB_WORD(device2), NVMLFAB_WORD(pathInfo)};
+    return nvmlfab_gate(221, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopologyLevel_t level, unsigned int *count, nvmlDevice_t *deviceArray)
@@ -1659,48 +1450,38 @@ nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopolo
 
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType, unsigned long long *eccCounts)
 {
-    (void)device;
-    (void)errorType;
-    (void)counterType;
-    (void)eccCounts;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(errorType), NVMLFAB_WORD(counterType), NVMLFAB_WORD(eccCounts)};
+    return nvmlfab_gate(223, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *energy)
 {
-    (void)device;
-    (void)energy;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(energy)};
+    return nvmlfab_gate(224, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
 {
-    (void)device;
-    (void)uuid;
-    (void)length;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(uuid), NVMLFAB_WORD(length)};
+    return nvmlfab_gate(225, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetUnrepairableMemoryFlag_v1(nvmlDevice_t device, nvmlUnrepairableMemoryStatus_v1_t *unrepairableMemoryStatus)
 {
-    (void)device;
-    (void)unrepairableMemoryStatus;
-    return nvmlfab_stub(16);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(unrepairableMemoryStatus)};
+    return nvmlfab_gate(226, 16, a);
 }
 
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
-    (void)device;
-    (void)utilization;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(utilization)};
+    return nvmlfab_gate(227, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *version, unsigned int length)
 {
-    (void)device;
-    (void)version;
-    (void)length;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
+    return nvmlfab_gate(228, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuCapabilities(nvmlDevice_t device, nvmlDeviceVgpuCapability_t capability, unsigned int *capResult)
@@ -1812,24 +1593,20 @@ nvmlReturn_t nvmlDeviceGetVgpuUtilization(nvmlDevice_t device, unsigned long lon
 
 nvmlReturn_t nvmlDeviceGetViolationStatus(nvmlDevice_t device, nvmlPerfPolicyType_t perfPolicyType, nvmlViolationTime_t *violTime)
 {
-    (void)device;
-    (void)perfPolicyType;
-    (void)violTime;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(perfPolicyType), NVMLFAB_WORD(violTime)};
+    return nvmlfab_gate(243, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, nvmlGpuVirtualizationMode_t *pVirtualMode)
 {
-    (void)device;
-    (void)pVirtualMode;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pVirtualMode)};
+    return nvmlfab_gate(244, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *isMigDevice)
 {
-    (void)device;
-    (void)isMigDevice;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(isMigDevice)};
+    return nvmlfab_gate(245, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceModifyDrainState(nvmlPciInfo_t *pciInfo, nvmlEnableState_t newState)
@@ -1841,10 +1618,8 @@ nvmlReturn_t nvmlDeviceModifyDrainState(nvmlPciInfo_t *pciInfo, nvmlEnableState_
 
 nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t device1, nvmlDevice_t device2, int *onSameBoard)
 {
-    (void)device1;
-    (void)device2;
-    (void)onSameBoard;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device1), NVMLFAB_WORD(device2), NVMLFAB_WORD(onSameBoard)};
+    return nvmlfab_gate(247, 1, a);
 }
 
 nvmlReturn_t nvmlDevicePerfMetricsGetSamples_v1(nvmlDevice_t device, nvmlPerfMetricsSamples_v1_t *samples)
@@ -2239,8 +2014,8 @@ nvmlReturn_t nvmlDeviceSetVirtualizationMode(nvmlDevice_t device, nvmlGpuVirtual
 
 nvmlReturn_t nvmlDeviceValidateInforom(nvmlDevice_t device)
 {
-    (void)device;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device)};
+    return nvmlfab_gate(303, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceVgpuForceGspUnload(nvmlDevice_t device)
@@ -2291,14 +2066,14 @@ const char *nvmlErrorString(nvmlReturn_t result)
 
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
 {
-    (void)set;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(set)};
+    return nvmlfab_gate(311, 1, a);
 }
 
 nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
 {
-    (void)set;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(set)};
+    return nvmlfab_gate(312, 1, a);
 }
 
 nvmlReturn_t nvmlEventSetGetContextCount_v1(nvmlEventSet_t set, nvmlEventSetGetContextCount_v1_t *params)
@@ -2649,7 +2424,7 @@ nvmlReturn_t nvmlSetVgpuVersion(nvmlVgpuVersion_t *vgpuVersion)
 
 nvmlReturn_t nvmlShutdown(void)
 {
-    return nvmlfab_shutdown(362, NULL);
+    return nvmlfab_shutdown(368, NULL);
 }
 
 nvmlReturn_t nvmlSystemEventSetCreate(nvmlSystemEventSetCreateRequest_t *request)
@@ -2708,14 +2483,14 @@ nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *state)
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *cudaDriverVersion)
 {
-    (void)cudaDriverVersion;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(cudaDriverVersion)};
+    return nvmlfab_gate(378, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersion)
 {
-    (void)cudaDriverVersion;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(cudaDriverVersion)};
+    return nvmlfab_gate(379, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *branchInfo, unsigned int length)
@@ -2727,9 +2502,8 @@ nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *branchInfo,
 
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
-    (void)version;
-    (void)length;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
+    return nvmlfab_gate(381, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetHicVersion(unsigned int *hwbcCount, nvmlHwbcEntry_t *hwbcEntries)
@@ -2741,9 +2515,8 @@ nvmlReturn_t nvmlSystemGetHicVersion(unsigned int *hwbcCount, nvmlHwbcEntry_t *h
 
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
-    (void)version;
-    (void)length;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
+    return nvmlfab_gate(383, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetNvlinkBwMode(unsigned int *nvlinkBwMode)
@@ -2754,10 +2527,8 @@ nvmlReturn_t nvmlSystemGetNvlinkBwMode(unsigned int *nvlinkBwMode)
 
 nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
 {
-    (void)pid;
-    (void)name;
-    (void)length;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(pid), NVMLFAB_WORD(name), NVMLFAB_WORD(length)};
+    return nvmlfab_gate(385, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int cpuNumber, unsigned int *count, nvmlDevice_t *deviceArray)
@@ -3170,3 +2941,263 @@ nvmlReturn_t nvmlVgpuTypeGetResolution(nvmlVgpuTypeId_t vgpuTypeId, unsigned int
 }
 
 #pragma GCC visibility pop
+
+/* Slot i is word i; the first word is the size in bytes. */
+const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
+    {.size = sizeof nvmlfab_slots},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+};

@@ -13,6 +13,7 @@
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #pragma GCC visibility push(default)
 #include "nvml.h"
+#include "internal.h"
 #pragma GCC visibility pop
 
 #include "symbols.h"
@@ -49,6 +50,15 @@ nvmlReturn_t nvmlfab_init(uint32_t index, const uint64_t *args);
 nvmlReturn_t nvmlfab_shutdown(uint32_t index, const uint64_t *args);
 const char *nvmlfab_error_string(nvmlReturn_t code);
 nvmlReturn_t nvmlfab_export_table(const void **table, const void *guid);
+
+/* nvidia-smi's table, its size included: driver 550 has 251 words, 535 has 245, 470 has 213. */
+#define NVMLFAB_WORDS 256
+union nvmlfab_word_or_slot {
+    uint64_t size;
+    void (*slot)(void);
+};
+extern const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS];
+nvmlReturn_t nvmlfab_unknown_slot(void);
 
 /* Loads a core if none serves this process; the caller holds the load lock. */
 nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore);

@@ -32,6 +32,8 @@ type Host interface {
 type Node struct {
 	Board   *profiles.Board
 	Devices []*Device
+	// Branch is the driver's branch, such as 580; 0 if the profile gives no driver version.
+	Branch int
 }
 
 var (
@@ -73,7 +75,7 @@ func Start() error {
 
 // start makes the board's devices and hands each to place.
 func start(board *profiles.Board, place func(Kind, object) error) error {
-	n := &Node{Board: board, Devices: make([]*Device, len(board.Devices))}
+	n := &Node{Board: board, Devices: make([]*Device, len(board.Devices)), Branch: branch(board.System.DriverVersion.Value)}
 	for i := range board.Devices {
 		d := &Device{Device: &board.Devices[i], node: n}
 		if err := place(DeviceKind, d); err != nil {
@@ -152,12 +154,10 @@ func Complain(err error) {
 // Level is the place of the configured driver among the NVML versions, counted from 1:
 // functions younger than that answer FUNCTION_NOT_FOUND. Without a driver version
 // every function is there.
-func Level() int { return level(Current().Board.System.DriverVersion.Or("")) }
+func Level() int { return level(Current().Branch) }
 
-func level(driver string) int {
-	major, _, _ := strings.Cut(driver, ".")
-	branch, err := strconv.Atoi(major)
-	if err != nil {
+func level(branch int) int {
+	if branch == 0 {
 		return len(abi.Versions)
 	}
 	at := 1 // older drivers than the oldest header still have its functions
@@ -167,4 +167,14 @@ func level(driver string) int {
 		}
 	}
 	return at
+}
+
+// branch is the number that a driver version begins with, 0 if it does not begin with one.
+func branch(version string) int {
+	major, _, _ := strings.Cut(version, ".")
+	n, err := strconv.Atoi(major)
+	if err != nil {
+		return 0
+	}
+	return n
 }

@@ -1,0 +1,154 @@
+package handwritten
+
+import (
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// DeviceGetEccMode is the ECC mode, now and after the next reset.
+func DeviceGetEccMode(d *engine.Device) (current, pending abi.EnableState_t, ret abi.Return) {
+	return pair(mode[abi.EnableState_t](d.ECC.ModeCurrent), mode[abi.EnableState_t](d.ECC.ModePending))
+}
+
+// DeviceGetDefaultEccMode is the ECC mode that the board is delivered with.
+func DeviceGetDefaultEccMode(d *engine.Device) (abi.EnableState_t, abi.Return) {
+	return opt(mode[abi.EnableState_t](d.ECC.DefaultMode))
+}
+
+// eccErrors are the profile's counts of one severity and life span, INVALID_ARGUMENT for an unknown one of either and
+// NOT_SUPPORTED unless ECC is on.
+func eccErrors(d *engine.Device, severity abi.MemoryErrorType_t, life abi.EccCounterType_t) (eccCounts, abi.Return) {
+	if severity >= abi.MEMORY_ERROR_TYPE_COUNT || life >= abi.ECC_COUNTER_TYPE_COUNT {
+		return eccCounts{}, abi.ERROR_INVALID_ARGUMENT
+	}
+	if !d.ECC.ModeCurrent.Value {
+		return eccCounts{}, abi.ERROR_NOT_SUPPORTED
+	}
+	errors, sram := &d.ECC.Errors.Volatile, &d.ECC.SRAM.Volatile
+	if life == abi.AGGREGATE_ECC {
+		errors, sram = &d.ECC.Errors.Aggregate, &d.ECC.SRAM.Aggregate
+	}
+	if severity == abi.MEMORY_ERROR_TYPE_CORRECTED {
+		return eccCounts{errors.SingleBit, sram.Correctable}, abi.SUCCESS
+	}
+	return eccCounts{errors.DoubleBit, sum(sram.UncorrectableParity, sram.UncorrectableSECDED)}, abi.SUCCESS
+}
+
+type eccCounts struct {
+	profiles.ECCMemoryErrors
+	sram profiles.Opt[uint64]
+}
+
+// at is the count of a location.
+func (c *eccCounts) at(location abi.MemoryLocation_t) profiles.Opt[uint64] {
+	switch location {
+	case abi.MEMORY_LOCATION_L1_CACHE:
+		return c.L1Cache
+	case abi.MEMORY_LOCATION_L2_CACHE:
+		return c.L2Cache
+	case abi.MEMORY_LOCATION_DRAM:
+		return c.DeviceMemory
+	case abi.MEMORY_LOCATION_REGISTER_FILE:
+		return c.RegisterFile
+	case abi.MEMORY_LOCATION_TEXTURE_MEMORY:
+		return c.TextureMemory
+	case abi.MEMORY_LOCATION_SRAM:
+		return c.sram
+	}
+	return profiles.Opt[uint64]{}
+}
+
+// total is the count of all locations: what the profile says, but no less than its locations add up to.
+func (c *eccCounts) total() profiles.Opt[uint64] {
+	all := sum(c.L1Cache, c.L2Cache, c.DeviceMemory, c.RegisterFile, c.TextureMemory, c.sram)
+	if !all.Valid || c.Total.Valid && c.Total.Value > all.Value {
+		return c.Total
+	}
+	return all
+}
+
+// sum adds up what the profile gives.
+func sum(counts ...profiles.Opt[uint64]) (all profiles.Opt[uint64]) {
+	for _, c := range counts {
+		if c.Valid {
+			all = profiles.Some(all.Value + c.Value)
+		}
+	}
+	return all
+}
+
+// DeviceGetMemoryErrorCounter counts the errors of a location.
+func DeviceGetMemoryErrorCounter(d *engine.Device, severity abi.MemoryErrorType_t, life abi.EccCounterType_t, location abi.MemoryLocation_t) (uint64, abi.Return) {
+	if location >= abi.MEMORY_LOCATION_COUNT {
+		return 0, abi.ERROR_INVALID_ARGUMENT
+	}
+	counts, ret := eccErrors(d, severity, life)
+	if ret != abi.SUCCESS {
+		return 0, ret
+	}
+	return opt(counts.at(location))
+}
+
+// DeviceGetTotalEccErrors counts the errors of all locations.
+func DeviceGetTotalEccErrors(d *engine.Device, severity abi.MemoryErrorType_t, life abi.EccCounterType_t) (uint64, abi.Return) {
+	counts, ret := eccErrors(d, severity, life)
+	if ret != abi.SUCCESS {
+		return 0, ret
+	}
+	return opt(counts.total())
+}
+
+// DeviceGetDetailedEccErrors counts the errors of four locations; those that the board does not count are 0.
+func DeviceGetDetailedEccErrors(d *engine.Device, severity abi.MemoryErrorType_t, life abi.EccCounterType_t, c *abi.EccErrorCounts_t) abi.Return {
+	counts, ret := eccErrors(d, severity, life)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*c = abi.EccErrorCounts_t{
+		L1Cache:      counts.L1Cache.Value,
+		L2Cache:      counts.L2Cache.Value,
+		DeviceMemory: counts.DeviceMemory.Value,
+		RegisterFile: counts.RegisterFile.Value,
+	}
+	if !counts.total().Valid {
+		return abi.ERROR_NOT_SUPPORTED
+	}
+	return abi.SUCCESS
+}
+
+// DeviceGetSramEccErrorStatus counts the errors of the SRAM on the chip, from Ampere on.
+func DeviceGetSramEccErrorStatus(d *engine.Device, s *abi.EccSramErrorStatus_v1_t) abi.Return {
+	sram := &d.ECC.SRAM
+	if !d.ECC.ModeCurrent.Value || *sram == (profiles.ECCSRAM{}) {
+		return abi.ERROR_NOT_SUPPORTED
+	}
+	*s = abi.EccSramErrorStatus_v1_t{
+		Version:                 s.Version,
+		AggregateUncParity:      sram.Aggregate.UncorrectableParity.Value,
+		AggregateUncSecDed:      sram.Aggregate.UncorrectableSECDED.Value,
+		AggregateCor:            sram.Aggregate.Correctable.Value,
+		VolatileUncParity:       sram.Volatile.UncorrectableParity.Value,
+		VolatileUncSecDed:       sram.Volatile.UncorrectableSECDED.Value,
+		VolatileCor:             sram.Volatile.Correctable.Value,
+		AggregateUncBucketL2:    sram.UncorrectableSources.L2.Value,
+		AggregateUncBucketSm:    sram.UncorrectableSources.SM.Value,
+		AggregateUncBucketPcie:  sram.UncorrectableSources.PCIe.Value,
+		AggregateUncBucketMcu:   sram.UncorrectableSources.Microcontroller.Value,
+		AggregateUncBucketOther: sram.UncorrectableSources.Other.Value,
+		BThresholdExceeded:      bit(sram.ThresholdExceeded.Value),
+	}
+	return abi.SUCCESS
+}
+
+// DeviceGetRepairStatus says whether a memory channel or a TPC waits for repair.
+func DeviceGetRepairStatus(d *engine.Device, s *abi.RepairStatus_v1_t) (ret abi.Return) {
+	s.BChannelRepairPending, s.BTpcRepairPending, ret = pair(flag[uint32](d.ECC.ChannelRepairPending), flag[uint32](d.ECC.TPCRepairPending))
+	return ret
+}
+
+// DeviceGetUnrepairableMemoryFlag_v1 says whether memory is beyond repair.
+func DeviceGetUnrepairableMemoryFlag_v1(d *engine.Device, s *abi.UnrepairableMemoryStatus_v1_t) (ret abi.Return) {
+	s.BUnrepairableMemory, ret = opt(flag[uint32](d.ECC.UnrepairableMemory))
+	return ret
+}

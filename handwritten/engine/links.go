@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// Link is one NVLink of a device.
+type Link struct {
+	Active bool
+	// Remote is what is at the far end, NVLINK_DEVICE_TYPE_UNKNOWN where nothing says so.
+	Remote abi.IntNvLinkDeviceType_t
+	// BusID is the far end's address.
+	BusID profiles.Opt[profiles.BusID]
+	// Peer is the far end where that is a GPU of this node.
+	Peer *Device
+}
+
+// listed are the links that the profile describes one by one.
+func (d *Device) listed() []profiles.Link {
+	nv := &d.node.Board.NVLink
+	for _, l := range nv.DeviceLinks {
+		if l.Index == d.Index {
+			return l.Links
+		}
+	}
+	if d.Index == 0 {
+		return nv.Links
+	}
+	return nil
+}
+
+// LinkCount is the number of the device's NVLinks.
+func (d *Device) LinkCount() uint32 {
+	n := d.node.Board.NVLink.LinksPerGPU.Or(0)
+	for _, l := range d.listed() {
+		n = max(n, l.Link+1)
+	}
+	return n
+}
+
+// Link is the device's NVLink of that number; false if there is none.
+func (d *Device) Link(number uint32) (Link, bool) {
+	if number >= d.LinkCount() {
+		return Link{}, false
+	}
+	nv := &d.node.Board.NVLink
+	var given profiles.Link
+	for _, l := range d.listed() {
+		if l.Link == number {
+			given = l
+		}
+	}
+	state := nv.Defaults.State.Or("active")
+	link := Link{Active: given.State.Or(state) == "active", Remote: abi.NVLINK_DEVICE_TYPE_UNKNOWN}
+	d.connect(&link, given, number)
+	return link, true
+}
+
+// connect finds the far end: what the profile says of the link, otherwise a switch if the node has any, otherwise
+// another GPU. The links are spread over the switches or GPUs in turn.
+func (d *Device) connect(link *Link, given profiles.Link, number uint32) {
+	switches := d.node.Board.NVLink.Switches
+	switch {
+	case given.RemoteIndex.Valid:
+		link.Peer = d.node.DeviceAt(given.RemoteIndex.Value)
+	case given.RemotePCIBusID.Valid:
+		link.BusID = given.RemotePCIBusID
+		link.Peer = d.node.DeviceByBusID(link.BusID.Value)
+	case given.RemoteDeviceType.Or("switch") == "switch" && len(switches) > 0:
+		link.BusID = switches[number%uint32(len(switches))].BDF
+		link.Remote = abi.NVLINK_DEVICE_TYPE_SWITCH
+	case given.RemoteDeviceType.Or("gpu") == "gpu" && len(d.node.Devices) > 1:
+		others := uint32(len(d.node.Devices) - 1)
+		link.Peer = d.node.DeviceAt((d.Index + 1 + number%others) % (others + 1))
+	}
+	if link.Peer != nil {
+		link.BusID = link.Peer.PCI.BusID
+		link.Remote = abi.NVLINK_DEVICE_TYPE_GPU
+	}
+	if t, ok := remoteTypes[given.RemoteDeviceType.Value]; ok {
+		link.Remote = t
+	} else if link.Peer == nil && d.node.hasSwitch(link.BusID) {
+		link.Remote = abi.NVLINK_DEVICE_TYPE_SWITCH
+	}
+}
+
+var remoteTypes = map[string]abi.IntNvLinkDeviceType_t{
+	"gpu":    abi.NVLINK_DEVICE_TYPE_GPU,
+	"switch": abi.NVLINK_DEVICE_TYPE_SWITCH,
+	"cpu":    abi.NVLINK_DEVICE_TYPE_UNKNOWN, // NVML has no number for it
+}
+
+func (n *Node) hasSwitch(id profiles.Opt[profiles.BusID]) bool {
+	for _, s := range n.Board.NVLink.Switches {
+		if id.Valid && s.BDF == id {
+			return true
+		}
+	}
+	return false
+}
+
+// LinkErrors counts the errors of one link: a rate, over the time since the driver was loaded.
+func (d *Device) LinkErrors(number uint32) uint64 {
+	rate := d.node.Board.NVLink.Defaults.ErrorRate.Or(0)
+	if links := d.NVLinkError.Links; len(links) == 0 || slices.Contains(links, number) {
+		rate += d.NVLinkError.Rate.Or(0)
+	}
+	return uint64(rate * elapsed())
+}
+
+// LinkTraffic counts what one link has sent, and received, in KiB: a part of its speed, over the time since the driver
+// was loaded.
+func (d *Device) LinkTraffic() uint64 {
+	nv := &d.node.Board.NVLink
+	speed := float64(nv.BandwidthPerLinkMbps.Or(0)) * 1e6 / 1024
+	return nv.Defaults.CounterSeed.Or(0) + uint64(nv.Defaults.DutyCycle.Or(0)*speed*elapsed())
+}

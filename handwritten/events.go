@@ -1,0 +1,21 @@
+package handwritten
+
+import (
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+)
+
+// EventSetCreate makes an empty set of events; MEMORY if there are no handles left.
+func EventSetCreate() (*engine.EventSet, abi.Return) {
+	set := engine.NewEventSet()
+	if set == nil {
+		return nil, abi.ERROR_MEMORY
+	}
+	return set, abi.SUCCESS
+}
+
+// EventSetFree makes the set's handle stale.
+func EventSetFree(set *engine.EventSet) abi.Return {
+	set.Free()
+	return abi.SUCCESS
+}

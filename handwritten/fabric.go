@@ -1,0 +1,141 @@
+package handwritten
+
+import (
+	"encoding/binary"
+
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// fabric is the GPU's place in an NVLink fabric of machines; NOT_SUPPORTED if the profile does not mention any.
+func fabric(d *engine.Device) (info abi.GpuFabricInfo_v3_t, ret abi.Return) {
+	f := &d.Fabric
+	if *f == (profiles.Fabric{}) {
+		return info, abi.ERROR_NOT_SUPPORTED
+	}
+	info.State = fabricStates[f.State.Or("completed")]
+	if info.State == abi.GPU_FABRIC_STATE_COMPLETED {
+		info.ClusterUuid, info.CliqueId = f.ClusterUUID.Value, f.CliqueID.Value
+	}
+	info.HealthMask = f.HealthMask.Or(healthMask(&f.Health))
+	summary := f.HealthSummary.Or("auto")
+	if summary == "auto" {
+		summary = healthSummary(&f.Health)
+	}
+	info.HealthSummary = healthSummaries[summary]
+	return info, abi.SUCCESS
+}
+
+// fabricStates number the states; a fabric manager that auto could follow has always done its work.
+var fabricStates = map[string]abi.GpuFabricState_t{
+	"not_supported": abi.GPU_FABRIC_STATE_NOT_SUPPORTED,
+	"not_started":   abi.GPU_FABRIC_STATE_NOT_STARTED,
+	"in_progress":   abi.GPU_FABRIC_STATE_IN_PROGRESS,
+	"completed":     abi.GPU_FABRIC_STATE_COMPLETED,
+	"auto":          abi.GPU_FABRIC_STATE_COMPLETED,
+}
+
+var healthSummaries = map[string]uint8{
+	"not_supported":    abi.GPU_FABRIC_HEALTH_SUMMARY_NOT_SUPPORTED,
+	"healthy":          abi.GPU_FABRIC_HEALTH_SUMMARY_HEALTHY,
+	"unhealthy":        abi.GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY,
+	"limited_capacity": abi.GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY,
+}
+
+var misconfigurations = map[string]uint32{
+	"not_supported":        abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NOT_SUPPORTED,
+	"none":                 abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NONE,
+	"incorrect_sysguid":    abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_SYSGUID,
+	"incorrect_chassis_sn": abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_CHASSIS_SN,
+	"no_partition":         abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NO_PARTITION,
+	"insufficient_nvlinks": abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INSUFFICIENT_NVLINKS,
+	"incompatible_gpu_fw":  abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCOMPATIBLE_GPU_FW,
+	"invalid_location":     abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INVALID_LOCATION,
+	"gpu_state_invalid":    abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_GPU_STATE_INVALID,
+}
+
+// healthMask puts the conditions together: 1 is true, 2 is false, 0 is not known.
+func healthMask(h *profiles.FabricHealth) (mask uint32) {
+	for _, condition := range [...]struct {
+		given profiles.Opt[bool]
+		shift int
+	}{
+		{h.DegradedBandwidth, abi.GPU_FABRIC_HEALTH_MASK_SHIFT_DEGRADED_BW},
+		{h.RouteRecovery, abi.GPU_FABRIC_HEALTH_MASK_SHIFT_ROUTE_RECOVERY},
+		{h.RouteUnhealthy, abi.GPU_FABRIC_HEALTH_MASK_SHIFT_ROUTE_UNHEALTHY},
+		{h.AccessTimeoutRecovery, abi.GPU_FABRIC_HEALTH_MASK_SHIFT_ACCESS_TIMEOUT_RECOVERY},
+	} {
+		if condition.given.Valid {
+			mask |= (2 - bit(condition.given.Value)) << condition.shift
+		}
+	}
+	return mask | misconfigurations[h.IncorrectConfiguration.Value]<<abi.GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION
+}
+
+// healthSummary sums the conditions up.
+func healthSummary(h *profiles.FabricHealth) string {
+	wrong := h.IncorrectConfiguration.Or("none")
+	switch {
+	case *h == (profiles.FabricHealth{}):
+		return "not_supported"
+	case h.RouteUnhealthy.Value || h.AccessTimeoutRecovery.Value || wrong != "none" && wrong != "not_supported":
+		return "unhealthy"
+	case h.DegradedBandwidth.Value || h.RouteRecovery.Value:
+		return "limited_capacity"
+	}
+	return "healthy"
+}
+
+// DeviceGetGpuFabricInfo is the GPU's place in the fabric, without its health.
+func DeviceGetGpuFabricInfo(d *engine.Device, info *abi.GpuFabricInfo_t) abi.Return {
+	f, ret := fabric(d)
+	*info = abi.GpuFabricInfo_t{ClusterUuid: f.ClusterUuid, Status: f.Status, CliqueId: f.CliqueId, State: f.State}
+	return ret
+}
+
+// DeviceGetGpuFabricInfoV is the GPU's place in the fabric with its health; callers of version 2 have no summary.
+func DeviceGetGpuFabricInfoV(d *engine.Device, info *abi.GpuFabricInfo_v3_t) abi.Return {
+	f, ret := fabric(d)
+	f.Version = info.Version
+	*info = f
+	return ret
+}
+
+// DeviceGetGpuFabricInfo_v4 is the GPU's place in the fabric with a clique of each type: Hopper has two types, Blackwell
+// four.
+func DeviceGetGpuFabricInfo_v4(d *engine.Device, info *abi.GpuFabricInfo_v4_t) abi.Return {
+	f, ret := fabric(d)
+	*info = abi.GpuFabricInfo_v4_t{ClusterUuid: f.ClusterUuid, Status: f.Status, State: f.State, HealthMask: f.HealthMask, HealthSummary: f.HealthSummary}
+	if f.State == abi.GPU_FABRIC_STATE_COMPLETED {
+		info.NumCliques = 2
+		if architectures[d.Architecture.Value] >= abi.DEVICE_ARCH_BLACKWELL {
+			info.NumCliques = 4
+		}
+	}
+	for t := range info.NumCliques {
+		info.Cliques[t] = abi.GpuFabricClique_v1_t{Type: uint8(t), Id: f.CliqueId}
+	}
+	return ret
+}
+
+// DeviceGetPlatformInfo is where the GPU sits in its rack, from Blackwell on. What the profile does not know is 0xff.
+func DeviceGetPlatformInfo(d *engine.Device, info *abi.PlatformInfo_v2_t) abi.Return {
+	p := &d.Platform
+	if !p.PeerType.Valid && !p.HostID.Valid {
+		return abi.ERROR_NOT_SUPPORTED
+	}
+	*info = abi.PlatformInfo_v2_t{
+		Version:    info.Version,
+		SlotNumber: p.SlotNumber.Or(0xff),
+		TrayIndex:  p.TrayIndex.Or(0xff),
+		HostId:     p.HostID.Or(0xff),
+		PeerType:   peerTypes[p.PeerType.Value],
+		ModuleId:   p.ModuleID.Or(0xff),
+	}
+	text(info.ChassisSerialNumber[:], p.ChassisSerialNumber.Value)
+	binary.BigEndian.PutUint64(info.IbGuid[:], p.GPUFabricGUID.Value)
+	return abi.SUCCESS
+}
+
+var peerTypes = map[string]uint8{"direct_connected": 0, "switch_connected": 1}

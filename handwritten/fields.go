@@ -1,0 +1,165 @@
+package handwritten
+
+import (
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+var recoveryActions = map[string]abi.DeviceGpuRecoveryAction_t{
+	"none":            abi.GPU_RECOVERY_ACTION_NONE,
+	"gpu_reset":       abi.GPU_RECOVERY_ACTION_GPU_RESET,
+	"node_reboot":     abi.GPU_RECOVERY_ACTION_NODE_REBOOT,
+	"drain_p2p":       abi.GPU_RECOVERY_ACTION_DRAIN_P2P,
+	"drain_and_reset": abi.GPU_RECOVERY_ACTION_DRAIN_AND_RESET,
+}
+
+func retired(cause abi.PageRetirementCause_t) field {
+	return number(func(d *engine.Device, _ uint32) (uint32, abi.Return) {
+		pages, ret := DeviceGetRetiredPages(d, cause)
+		return uint32(len(pages)), ret
+	})
+}
+
+// retiring says whether pages with a cause wait for retirement; the profile only knows whether any do.
+func retiring(cause abi.PageRetirementCause_t) field {
+	return number(func(d *engine.Device, _ uint32) (uint32, abi.Return) {
+		pages, ret := DeviceGetRetiredPages(d, cause)
+		return bit(d.RetiredPages.PendingRetirement.Value && len(pages) > 0), ret
+	})
+}
+
+// lost is the time lost to a reason: the profile has µs, NVML answers ns.
+func lost(get func(*profiles.ThrottleCounters) profiles.Opt[uint64]) field {
+	return given(func(d *engine.Device) profiles.Opt[uint64] {
+		us := get(&d.ClocksThrottleReasons.Counters)
+		return profiles.Opt[uint64]{Value: us.Value * 1000, Valid: us.Valid}
+	})
+}
+
+// powerScope is the power of a part of the board, in mW, and its energy, in mJ.
+type powerScope struct {
+	average, instant, least, most, byDefault, enforced, requested profiles.Opt[uint32]
+	energy                                                        profiles.Opt[uint64]
+}
+
+// scoped makes a field of a value that GPU, module and memory have; INVALID_ARGUMENT for an unknown part.
+func scoped[T uint32 | uint64](pick func(*powerScope) profiles.Opt[T]) field {
+	return number(func(d *engine.Device, scope uint32) (T, abi.Return) {
+		var p powerScope
+		switch scope {
+		case abi.POWER_SCOPE_GPU:
+			g := &d.Power
+			p = powerScope{d.AveragePowerDraw(), d.PowerDraw(), g.MinLimitMW, g.MaxLimitMW, g.DefaultLimitMW, g.EnforcedLimitMW, g.RequestedLimitMW, d.Energy()}
+		case abi.POWER_SCOPE_MODULE:
+			m := &d.ModulePower
+			p = powerScope{m.AverageDrawMW, m.CurrentDrawMW, m.MinLimitMW, m.MaxLimitMW, m.DefaultLimitMW, m.EnforcedLimitMW, m.RequestedLimitMW, profiles.Opt[uint64]{}}
+		case abi.POWER_SCOPE_MEMORY:
+			p = powerScope{average: d.MemoryPower.AverageDrawMW, instant: d.MemoryPower.CurrentDrawMW}
+		case abi.POWER_SCOPE_GPU_BASE:
+		default:
+			return 0, abi.ERROR_INVALID_ARGUMENT
+		}
+		return opt(pick(&p))
+	})
+}
+
+func nonzero(n uint32) (uint32, abi.Return) {
+	if n == 0 {
+		return 0, abi.ERROR_NOT_SUPPORTED
+	}
+	return n, abi.SUCCESS
+}
+
+// switchLinks is the number of links that end at a switch.
+func switchLinks(d *engine.Device) (n uint32) {
+	for i := range d.LinkCount() {
+		if link, _ := d.Link(i); link.Remote == abi.NVLINK_DEVICE_TYPE_SWITCH {
+			n++
+		}
+	}
+	return n
+}
+
+// linkSpeed is a link's speed in one direction, in MB/s; 0 while it is down.
+func linkSpeed(d *engine.Device, number uint32) (uint32, abi.Return) {
+	link, ret := nvlink(d, number)
+	if ret != abi.SUCCESS || !link.Active {
+		return 0, ret
+	}
+	return opt(d.Node().Board.NVLink.BandwidthPerLinkMbps)
+}
+
+func linkErrors(d *engine.Device, number uint32) (uint64, abi.Return) {
+	return DeviceGetNvLinkErrorCounter(d, number, abi.NVLINK_ERROR_DL_REPLAY)
+}
+
+// allLinks is the scope of fields that add up what their links count.
+const allLinks = ^uint32(0)
+
+// linkTraffic is what a link, or all of them, sent or received, in KiB.
+func linkTraffic(d *engine.Device, number uint32) (uint64, abi.Return) {
+	if number == allLinks {
+		n, ret := nonzero(d.LinkCount())
+		return uint64(n) * d.LinkTraffic(), ret
+	}
+	if _, ret := nvlink(d, number); ret != abi.SUCCESS {
+		return 0, ret
+	}
+	return d.LinkTraffic(), abi.SUCCESS
+}
+
+// eccLocations are the locations that fields count errors of: the number of the field for volatile corrected errors, those
+// for volatile uncorrected, aggregate corrected and aggregate uncorrected ones. There is none for corrected errors of the CBU.
+var eccLocations = map[abi.MemoryLocation_t][4]uint32{
+	abi.MEMORY_LOCATION_COUNT:          {abi.FI_DEV_ECC_SBE_VOL_TOTAL, abi.FI_DEV_ECC_DBE_VOL_TOTAL, abi.FI_DEV_ECC_SBE_AGG_TOTAL, abi.FI_DEV_ECC_DBE_AGG_TOTAL},
+	abi.MEMORY_LOCATION_L1_CACHE:       {abi.FI_DEV_ECC_SBE_VOL_L1, abi.FI_DEV_ECC_DBE_VOL_L1, abi.FI_DEV_ECC_SBE_AGG_L1, abi.FI_DEV_ECC_DBE_AGG_L1},
+	abi.MEMORY_LOCATION_L2_CACHE:       {abi.FI_DEV_ECC_SBE_VOL_L2, abi.FI_DEV_ECC_DBE_VOL_L2, abi.FI_DEV_ECC_SBE_AGG_L2, abi.FI_DEV_ECC_DBE_AGG_L2},
+	abi.MEMORY_LOCATION_DEVICE_MEMORY:  {abi.FI_DEV_ECC_SBE_VOL_DEV, abi.FI_DEV_ECC_DBE_VOL_DEV, abi.FI_DEV_ECC_SBE_AGG_DEV, abi.FI_DEV_ECC_DBE_AGG_DEV},
+	abi.MEMORY_LOCATION_REGISTER_FILE:  {abi.FI_DEV_ECC_SBE_VOL_REG, abi.FI_DEV_ECC_DBE_VOL_REG, abi.FI_DEV_ECC_SBE_AGG_REG, abi.FI_DEV_ECC_DBE_AGG_REG},
+	abi.MEMORY_LOCATION_TEXTURE_MEMORY: {abi.FI_DEV_ECC_SBE_VOL_TEX, abi.FI_DEV_ECC_DBE_VOL_TEX, abi.FI_DEV_ECC_SBE_AGG_TEX, abi.FI_DEV_ECC_DBE_AGG_TEX},
+}
+
+// linkFields are runs of fields that are numbered by link: 0 to 5, then 6 to 11, and one for all links together.
+var linkFields = []struct {
+	first, seventh, all uint32
+	one                 func(*engine.Device, uint32) (uint64, abi.Return)
+}{
+	{abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L6, abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, linkErrors},
+	{abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L6, abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL, linkErrors},
+	{abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L6, abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, linkErrors},
+	{abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L6, abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL, linkErrors},
+	{abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L6, abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL, linkErrors},
+}
+
+func init() {
+	for location, ids := range eccLocations {
+		for i, id := range ids {
+			severity, life := abi.MemoryErrorType_t(i%2), abi.EccCounterType_t(i/2)
+			fields[id] = number(func(d *engine.Device, _ uint32) (uint64, abi.Return) {
+				if location == abi.MEMORY_LOCATION_COUNT {
+					return DeviceGetTotalEccErrors(d, severity, life)
+				}
+				return DeviceGetMemoryErrorCounter(d, severity, life, location)
+			})
+		}
+	}
+	for link := range uint32(6) {
+		fields[abi.FI_DEV_NVLINK_SPEED_MBPS_L0+link] = number(func(d *engine.Device, _ uint32) (uint32, abi.Return) { return linkSpeed(d, link) })
+		fields[abi.FI_DEV_NVLINK_SPEED_MBPS_L6+link] = number(func(d *engine.Device, _ uint32) (uint32, abi.Return) { return linkSpeed(d, link+6) })
+	}
+	for _, f := range linkFields {
+		for link := range uint32(6) {
+			fields[f.first+link] = number(func(d *engine.Device, _ uint32) (uint64, abi.Return) { return f.one(d, link) })
+			fields[f.seventh+link] = number(func(d *engine.Device, _ uint32) (uint64, abi.Return) { return f.one(d, link+6) })
+		}
+		fields[f.all] = number(func(d *engine.Device, _ uint32) (total uint64, ret abi.Return) {
+			n, ret := nonzero(d.LinkCount())
+			for link := range n {
+				one, _ := f.one(d, link)
+				total += one
+			}
+			return total, ret
+		})
+	}
+}

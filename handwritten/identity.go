@@ -1,0 +1,148 @@
+package handwritten
+
+import (
+	"encoding/hex"
+	"strings"
+
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+)
+
+// DeviceGetName is the product name.
+func DeviceGetName(d *engine.Device) (string, abi.Return) { return opt(d.Name) }
+
+// DeviceGetUUID is the GPU's UUID, GPU- in front.
+func DeviceGetUUID(d *engine.Device) (string, abi.Return) { return string(d.UUID), abi.SUCCESS }
+
+// DeviceGetIndex is the GPU's place in the enumeration.
+func DeviceGetIndex(d *engine.Device) (uint32, abi.Return) { return d.Index, abi.SUCCESS }
+
+// DeviceGetMinorNumber is the N of /dev/nvidiaN.
+func DeviceGetMinorNumber(d *engine.Device) (uint32, abi.Return) { return opt(d.MinorNumber) }
+
+// DeviceGetSerial is the serial number printed on the board.
+func DeviceGetSerial(d *engine.Device) (string, abi.Return) { return opt(d.Serial) }
+
+// DeviceGetBoardPartNumber is the board's part number.
+func DeviceGetBoardPartNumber(d *engine.Device) (string, abi.Return) { return opt(d.BoardPartNumber) }
+
+// DeviceGetVbiosVersion is the VBIOS version.
+func DeviceGetVbiosVersion(d *engine.Device) (string, abi.Return) { return opt(d.VBIOSVersion) }
+
+// DeviceGetBoardId is the board's number; without one in the profile domain, bus and device of its address, which is
+// what every captured board has.
+func DeviceGetBoardId(d *engine.Device) (uint32, abi.Return) {
+	at := d.PCI.BusID.Value
+	return d.BoardID.Or(at.Domain<<16 | uint32(at.Bus)<<8 | uint32(at.Device)), abi.SUCCESS
+}
+
+// DeviceGetMultiGpuBoard is 1 on a board with more than one GPU.
+func DeviceGetMultiGpuBoard(d *engine.Device) (uint32, abi.Return) {
+	return opt(flag[uint32](d.MultiGPUBoard))
+}
+
+// DeviceGetModuleId is the GPU's place on the baseboard; 0 on other boards, as NVML documents it.
+func DeviceGetModuleId(d *engine.Device) (uint32, abi.Return) {
+	return uint32(d.Platform.ModuleID.Or(0)), abi.SUCCESS
+}
+
+// DeviceGetPdi is the GPU's per-device identifier.
+func DeviceGetPdi(d *engine.Device, pdi *abi.Pdi_v1_t) (ret abi.Return) {
+	pdi.Value, ret = opt(d.PDI)
+	return ret
+}
+
+// DeviceGetCudaComputeCapability is the numbers before and behind the dot.
+func DeviceGetCudaComputeCapability(d *engine.Device) (int32, int32, abi.Return) {
+	return pair(as[int32](d.ComputeCapability.Major), as[int32](d.ComputeCapability.Minor))
+}
+
+// DeviceGetNumGpuCores is the number of CUDA cores.
+func DeviceGetNumGpuCores(d *engine.Device) (uint32, abi.Return) { return opt(d.NumGPUCores) }
+
+// DeviceGetBrand is the product line.
+func DeviceGetBrand(d *engine.Device) (abi.BrandType_t, abi.Return) {
+	return opt(named(d.Brand, brands))
+}
+
+var brands = map[string]abi.BrandType_t{
+	"unknown":             abi.BRAND_UNKNOWN,
+	"quadro":              abi.BRAND_QUADRO,
+	"tesla":               abi.BRAND_TESLA,
+	"nvs":                 abi.BRAND_NVS,
+	"grid":                abi.BRAND_GRID,
+	"geforce":             abi.BRAND_GEFORCE,
+	"titan":               abi.BRAND_TITAN,
+	"nvidia_vapps":        abi.BRAND_NVIDIA_VAPPS,
+	"nvidia_vpc":          abi.BRAND_NVIDIA_VPC,
+	"nvidia_vcs":          abi.BRAND_NVIDIA_VCS,
+	"nvidia_vws":          abi.BRAND_NVIDIA_VWS,
+	"nvidia_cloud_gaming": abi.BRAND_NVIDIA_CLOUD_GAMING,
+	"quadro_rtx":          abi.BRAND_QUADRO_RTX,
+	"nvidia_rtx":          abi.BRAND_NVIDIA_RTX,
+	"nvidia":              abi.BRAND_NVIDIA,
+	"geforce_rtx":         abi.BRAND_GEFORCE_RTX,
+	"titan_rtx":           abi.BRAND_TITAN_RTX,
+}
+
+// DeviceGetArchitecture is the chip's generation.
+func DeviceGetArchitecture(d *engine.Device) (abi.DeviceArchitecture_t, abi.Return) {
+	return opt(named(d.Architecture, architectures))
+}
+
+var architectures = map[string]abi.DeviceArchitecture_t{
+	"kepler":    abi.DEVICE_ARCH_KEPLER,
+	"maxwell":   abi.DEVICE_ARCH_MAXWELL,
+	"pascal":    abi.DEVICE_ARCH_PASCAL,
+	"volta":     abi.DEVICE_ARCH_VOLTA,
+	"turing":    abi.DEVICE_ARCH_TURING,
+	"ampere":    abi.DEVICE_ARCH_AMPERE,
+	"ada":       abi.DEVICE_ARCH_ADA,
+	"hopper":    abi.DEVICE_ARCH_HOPPER,
+	"blackwell": abi.DEVICE_ARCH_BLACKWELL,
+}
+
+// found answers a device, NOT_FOUND if there is none.
+func found(d *engine.Device) (*engine.Device, abi.Return) {
+	if d == nil {
+		return nil, abi.ERROR_NOT_FOUND
+	}
+	return d, abi.SUCCESS
+}
+
+// DeviceGetHandleByUUID finds a GPU by its UUID, in either case; NOT_FOUND if there is none.
+func DeviceGetHandleByUUID(uuid string) (*engine.Device, abi.Return) {
+	if uuid == "" {
+		return nil, abi.ERROR_INVALID_ARGUMENT
+	}
+	return found(engine.Current().DeviceByUUID(uuid))
+}
+
+// DeviceGetHandleByUUIDV is DeviceGetHandleByUUID for a UUID as text or as 16 bytes.
+func DeviceGetHandleByUUIDV(uuid *abi.UUID_v1_t) (*engine.Device, abi.Return) {
+	switch abi.UUIDType_t(uuid.Type) {
+	case abi.UUID_TYPE_ASCII:
+		s, _, _ := strings.Cut(string(uuid.Value[:]), "\x00")
+		return DeviceGetHandleByUUID(s)
+	case abi.UUID_TYPE_BINARY:
+		want := hex.EncodeToString(uuid.Value[:abi.DEVICE_UUID_BINARY_LEN])
+		return found(engine.Current().DeviceBy(func(d *engine.Device) bool {
+			return strings.ReplaceAll(strings.TrimPrefix(string(d.UUID), "GPU-"), "-", "") == want
+		}))
+	}
+	return nil, abi.ERROR_INVALID_ARGUMENT
+}
+
+// DeviceGetHandleBySerial finds the GPU of a board; INVALID_ARGUMENT if the board has several, NOT_FOUND if there is none.
+func DeviceGetHandleBySerial(serial string) (*engine.Device, abi.Return) {
+	var match *engine.Device
+	for _, d := range engine.Current().Devices {
+		if have, ok := d.Serial.Get(); ok && have == serial {
+			if match != nil {
+				return nil, abi.ERROR_INVALID_ARGUMENT
+			}
+			match = d
+		}
+	}
+	return found(match)
+}

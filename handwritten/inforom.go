@@ -1,0 +1,36 @@
+package handwritten
+
+import (
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// DeviceGetInforomImageVersion is the version of the whole InfoROM image.
+func DeviceGetInforomImageVersion(d *engine.Device) (string, abi.Return) {
+	return opt(d.InfoROM.ImageVersion)
+}
+
+// DeviceGetInforomVersion is the version of one of the InfoROM's objects.
+func DeviceGetInforomVersion(d *engine.Device, object abi.InforomObject_t) (string, abi.Return) {
+	objects := [abi.INFOROM_COUNT]profiles.Opt[string]{
+		abi.INFOROM_OEM:   d.InfoROM.OEMObject,
+		abi.INFOROM_ECC:   d.InfoROM.ECCObject,
+		abi.INFOROM_POWER: d.InfoROM.PWRObject,
+	}
+	if object >= abi.INFOROM_COUNT {
+		return "", abi.ERROR_INVALID_ARGUMENT
+	}
+	return opt(objects[object])
+}
+
+// DeviceValidateInforom finds nothing wrong with an InfoROM.
+func DeviceValidateInforom(d *engine.Device) abi.Return {
+	_, ret := opt(d.InfoROM.ImageVersion)
+	return ret
+}
+
+// DeviceGetLastBBXFlushTime is when the black box was flushed last, in µs since 1970, and how long that took, in µs.
+func DeviceGetLastBBXFlushTime(d *engine.Device) (start, duration uint64, ret abi.Return) {
+	return pair(d.InfoROM.BBXFlushTimestampUS, d.InfoROM.BBXFlushDurationUS)
+}

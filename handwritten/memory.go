@@ -1,0 +1,73 @@
+package handwritten
+
+import (
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// frameBuffer divides the memory up. Processes use at least what they list, and what is not reserved, used or said to be
+// free is free.
+func frameBuffer(d *engine.Device) (m abi.Memory_v2_t, ret abi.Return) {
+	if m.Total, ret = opt(d.Memory.TotalBytes); ret != abi.SUCCESS {
+		return m, ret
+	}
+	m.Reserved = min(d.Memory.ReservedBytes.Or(0), m.Total)
+	rest := m.Total - m.Reserved
+	m.Used = min(d.Memory.UsedBytes.Or(less(rest, d.Memory.FreeBytes.Or(rest))), rest)
+	m.Free = min(d.Memory.FreeBytes.Or(rest-m.Used), rest)
+	if listed := processMemory(d); listed > m.Used {
+		m.Used = min(listed, rest)
+		m.Free = min(m.Free, rest-m.Used)
+	}
+	return m, abi.SUCCESS
+}
+
+// processMemory is the memory that the processes list, in bytes.
+func processMemory(d *engine.Device) (bytes uint64) {
+	for _, p := range d.Processes {
+		bytes += p.UsedMemoryMiB.Or(0) << 20
+	}
+	return bytes
+}
+
+// DeviceGetMemoryInfo is the memory in bytes; what the driver reserves counts as used, so used + free = total.
+func DeviceGetMemoryInfo(d *engine.Device, memory *abi.Memory_t) abi.Return {
+	m, ret := frameBuffer(d)
+	*memory = abi.Memory_t{Total: m.Total, Free: m.Free, Used: m.Total - m.Free}
+	return ret
+}
+
+// DeviceGetMemoryInfo_v2 is the memory in bytes; what the driver reserves stands apart.
+func DeviceGetMemoryInfo_v2(d *engine.Device, memory *abi.Memory_v2_t) abi.Return {
+	m, ret := frameBuffer(d)
+	m.Version = memory.Version
+	*memory = m
+	return ret
+}
+
+// portion is a piece of memory with its free part, the rest if the profile gives none.
+func portion(m profiles.MemoryUse) (abi.Memory_t, abi.Return) {
+	total, ret := opt(m.TotalBytes)
+	used := min(m.UsedBytes.Or(less(total, m.FreeBytes.Or(total))), total)
+	return abi.Memory_t{Total: total, Free: m.FreeBytes.Or(total - used), Used: used}, ret
+}
+
+// DeviceGetBAR1MemoryInfo is the BAR1 aperture, in bytes.
+func DeviceGetBAR1MemoryInfo(d *engine.Device, bar1 *abi.BAR1Memory_t) abi.Return {
+	m, ret := portion(d.BAR1Memory)
+	*bar1 = abi.BAR1Memory_t{Bar1Total: m.Total, Bar1Free: m.Free, Bar1Used: m.Used}
+	return ret
+}
+
+// DeviceGetMemoryBusWidth is the width of the memory's bus, in bits.
+func DeviceGetMemoryBusWidth(d *engine.Device) (uint32, abi.Return) {
+	return opt(d.Memory.MemoryBusWidth)
+}
+
+// DeviceGetConfComputeProtectedMemoryUsage is the memory protected by confidential computing, in bytes: 0 on every
+// captured board.
+func DeviceGetConfComputeProtectedMemoryUsage(d *engine.Device, memory *abi.Memory_t) (ret abi.Return) {
+	*memory, ret = portion(d.CCProtectedMemory)
+	return ret
+}

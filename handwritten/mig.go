@@ -1,0 +1,22 @@
+package handwritten
+
+import (
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+)
+
+// DeviceGetMigMode is the MIG mode, now and after the next reset; before Ampere there is none.
+func DeviceGetMigMode(d *engine.Device) (current, pending uint32, ret abi.Return) {
+	return pair(mode[uint32](d.MIG.ModeCurrent), mode[uint32](d.MIG.ModePending))
+}
+
+// DeviceIsMigDeviceHandle is 0: the handle of a whole GPU.
+func DeviceIsMigDeviceHandle(*engine.Device) (uint32, abi.Return) { return 0, abi.SUCCESS }
+
+// DeviceGetMaxMigDeviceCount is how many MIG devices the GPU can have; 0 without MIG or while it is off.
+func DeviceGetMaxMigDeviceCount(d *engine.Device) (uint32, abi.Return) {
+	if !d.MIG.ModeCurrent.Value {
+		return 0, abi.SUCCESS
+	}
+	return d.MIG.MaxGPUInstances.Or(0), abi.SUCCESS
+}

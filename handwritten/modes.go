@@ -1,0 +1,115 @@
+package handwritten
+
+import (
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+)
+
+// DeviceGetPersistenceMode says whether the driver stays loaded without clients.
+func DeviceGetPersistenceMode(d *engine.Device) (abi.EnableState_t, abi.Return) {
+	return opt(mode[abi.EnableState_t](d.PersistenceMode))
+}
+
+// DeviceGetComputeMode says who may compute on the GPU.
+func DeviceGetComputeMode(d *engine.Device) (abi.ComputeMode_t, abi.Return) {
+	return opt(named(d.ComputeMode, computeModes))
+}
+
+var computeModes = map[string]abi.ComputeMode_t{
+	"default":           abi.COMPUTEMODE_DEFAULT,
+	"exclusive_thread":  abi.COMPUTEMODE_EXCLUSIVE_THREAD,
+	"prohibited":        abi.COMPUTEMODE_PROHIBITED,
+	"exclusive_process": abi.COMPUTEMODE_EXCLUSIVE_PROCESS,
+}
+
+// DeviceGetDisplayMode says whether a display is attached; DEPRECATED where the profile says so in newer drivers' way.
+func DeviceGetDisplayMode(d *engine.Device) (abi.EnableState_t, abi.Return) {
+	if !d.Display.Mode.Valid && d.Display.Attached.Valid {
+		return 0, abi.ERROR_DEPRECATED
+	}
+	return opt(mode[abi.EnableState_t](d.Display.Mode))
+}
+
+// DeviceGetDisplayActive says whether a display is initialised.
+func DeviceGetDisplayActive(d *engine.Device) (abi.EnableState_t, abi.Return) {
+	return opt(mode[abi.EnableState_t](d.Display.Active))
+}
+
+// DeviceGetDriverModel is Windows' driver model, now and after a reset; Linux has none.
+//
+//nvml:symbol nvmlDeviceGetDriverModel nvmlDeviceGetDriverModel_v2
+func DeviceGetDriverModel(d *engine.Device) (current, pending abi.DriverModel_t, ret abi.Return) {
+	return pair(named(d.DriverModel.Current, driverModels), named(d.DriverModel.Pending, driverModels))
+}
+
+var driverModels = map[string]abi.DriverModel_t{
+	"wddm": abi.DRIVER_WDDM,
+	"wdm":  abi.DRIVER_WDM,
+	"mcdm": abi.DRIVER_MCDM,
+}
+
+// DeviceGetGpuOperationMode is the operation mode, now and after a reset; not on Grace and Blackwell.
+func DeviceGetGpuOperationMode(d *engine.Device) (current, pending abi.GpuOperationMode_t, ret abi.Return) {
+	return pair(named(d.GPUOperationMode.Current, operationModes), named(d.GPUOperationMode.Pending, operationModes))
+}
+
+var operationModes = map[string]abi.GpuOperationMode_t{
+	"all_on":  abi.GOM_ALL_ON,
+	"compute": abi.GOM_COMPUTE,
+	"low_dp":  abi.GOM_LOW_DP,
+}
+
+// DeviceGetGspFirmwareMode says whether the GPU System Processor's firmware runs, now and by default.
+func DeviceGetGspFirmwareMode(d *engine.Device) (enabled, byDefault uint32, ret abi.Return) {
+	return pair(mode[uint32](d.GSPFirmware.Mode), mode[uint32](d.GSPFirmware.Mode))
+}
+
+// DeviceGetGspFirmwareVersion is the version of the GPU System Processor's firmware.
+func DeviceGetGspFirmwareVersion(d *engine.Device) (string, abi.Return) {
+	return opt(d.GSPFirmware.Version)
+}
+
+// DeviceGetAddressingMode is how the GPU addresses the host's memory.
+func DeviceGetAddressingMode(d *engine.Device, m *abi.DeviceAddressingMode_v1_t) (ret abi.Return) {
+	m.Value, ret = opt(as[uint32](named(d.AddressingMode, addressingModes)))
+	return ret
+}
+
+var addressingModes = map[string]abi.DeviceAddressingModeType_t{
+	"none": abi.DEVICE_ADDRESSING_MODE_NONE,
+	"hmm":  abi.DEVICE_ADDRESSING_MODE_HMM,
+	"ats":  abi.DEVICE_ADDRESSING_MODE_ATS,
+}
+
+// DeviceGetC2cModeInfoV says whether the NVLink-C2C link to the CPU is in use: the device's mode, or else the board's.
+func DeviceGetC2cModeInfoV(d *engine.Device, info *abi.C2cModeInfo_v1_t) (ret abi.Return) {
+	if d.C2CMode.Valid {
+		info.IsC2cEnabled, ret = opt(mode[uint32](d.C2CMode))
+		return ret
+	}
+	info.IsC2cEnabled, ret = opt(flag[uint32](d.Node().Board.NVLink.C2CEnabled))
+	return ret
+}
+
+// DeviceGetVirtualizationMode is the GPU's part in virtualisation.
+func DeviceGetVirtualizationMode(d *engine.Device) (abi.GpuVirtualizationMode_t, abi.Return) {
+	return opt(named(d.Virtualization.Mode, virtualizationModes))
+}
+
+var virtualizationModes = map[string]abi.GpuVirtualizationMode_t{
+	"none":        abi.GPU_VIRTUALIZATION_MODE_NONE,
+	"passthrough": abi.GPU_VIRTUALIZATION_MODE_PASSTHROUGH,
+	"vgpu":        abi.GPU_VIRTUALIZATION_MODE_VGPU,
+	"host_vgpu":   abi.GPU_VIRTUALIZATION_MODE_HOST_VGPU,
+	"host_vsga":   abi.GPU_VIRTUALIZATION_MODE_HOST_VSGA,
+}
+
+// DeviceGetHostVgpuMode is the vGPU mode of a host.
+func DeviceGetHostVgpuMode(d *engine.Device) (abi.HostVgpuMode_t, abi.Return) {
+	return opt(named(d.Virtualization.HostVGPUMode, hostModes))
+}
+
+var hostModes = map[string]abi.HostVgpuMode_t{
+	"non_sriov": abi.HOST_VGPU_MODE_NON_SRIOV,
+	"sriov":     abi.HOST_VGPU_MODE_SRIOV,
+}

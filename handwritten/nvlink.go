@@ -1,0 +1,87 @@
+package handwritten
+
+import (
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+)
+
+// nvlink is a link of the device; NOT_SUPPORTED without links, INVALID_ARGUMENT beyond the last, as real boards answer.
+func nvlink(d *engine.Device, number uint32) (engine.Link, abi.Return) {
+	link, ok := d.Link(number)
+	switch {
+	case ok:
+		return link, abi.SUCCESS
+	case d.LinkCount() == 0:
+		return link, abi.ERROR_NOT_SUPPORTED
+	}
+	return link, abi.ERROR_INVALID_ARGUMENT
+}
+
+// DeviceGetNvLinkState says whether a link is up.
+func DeviceGetNvLinkState(d *engine.Device, number uint32) (abi.EnableState_t, abi.Return) {
+	link, ret := nvlink(d, number)
+	return abi.EnableState_t(bit(link.Active)), ret
+}
+
+// DeviceGetNvLinkVersion is a link's version as NVLINK_VERSION_*, which is not the generation.
+func DeviceGetNvLinkVersion(d *engine.Device, number uint32) (uint32, abi.Return) {
+	if _, ret := nvlink(d, number); ret != abi.SUCCESS {
+		return 0, ret
+	}
+	version, known := linkVersions[d.Node().Board.NVLink.Version.Value]
+	if !known {
+		return 0, abi.ERROR_NOT_SUPPORTED
+	}
+	return uint32(version), abi.SUCCESS
+}
+
+// linkVersions are the versions by generation. The third answers 3.1 on A100 and RTX 3090 (open-mpi/hwloc#658).
+var linkVersions = map[uint32]abi.NvlinkVersion_t{
+	1: abi.NVLINK_VERSION_1_0,
+	2: abi.NVLINK_VERSION_2_0,
+	3: abi.NVLINK_VERSION_3_1,
+	4: abi.NVLINK_VERSION_4_0,
+	5: abi.NVLINK_VERSION_5_0,
+	6: abi.NVLINK_VERSION_6_0,
+}
+
+// DeviceGetNvLinkRemotePciInfo is the address of a link's far end, and its device id where that is a GPU of this node.
+//
+//nvml:symbol nvmlDeviceGetNvLinkRemotePciInfo nvmlDeviceGetNvLinkRemotePciInfo_v2
+func DeviceGetNvLinkRemotePciInfo(d *engine.Device, number uint32, pci *abi.PciInfo_t) abi.Return {
+	link, ret := nvlink(d, number)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	var device uint32
+	if link.Peer != nil {
+		device = link.Peer.PCI.DeviceID.Value
+	}
+	return address(pci, link.BusID, device, 0)
+}
+
+// DeviceGetNvLinkRemoteDeviceType is what a link's far end is.
+func DeviceGetNvLinkRemoteDeviceType(d *engine.Device, number uint32) (abi.IntNvLinkDeviceType_t, abi.Return) {
+	link, ret := nvlink(d, number)
+	return link.Remote, ret
+}
+
+// DeviceGetNvLinkCapability says whether a link that is up can do something: everything but SLI.
+func DeviceGetNvLinkCapability(d *engine.Device, number uint32, capability abi.NvLinkCapability_t) (uint32, abi.Return) {
+	if capability >= abi.NVLINK_CAP_COUNT {
+		return 0, abi.ERROR_INVALID_ARGUMENT
+	}
+	link, ret := nvlink(d, number)
+	return bit(link.Active && capability != abi.NVLINK_CAP_SLI_BRIDGE), ret
+}
+
+// DeviceGetNvLinkErrorCounter counts a link's errors of a kind.
+func DeviceGetNvLinkErrorCounter(d *engine.Device, number uint32, counter abi.NvLinkErrorCounter_t) (uint64, abi.Return) {
+	if counter >= abi.NVLINK_ERROR_COUNT {
+		return 0, abi.ERROR_INVALID_ARGUMENT
+	}
+	if _, ret := nvlink(d, number); ret != abi.SUCCESS {
+		return 0, ret
+	}
+	return d.LinkErrors(number), abi.SUCCESS
+}

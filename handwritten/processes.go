@@ -1,0 +1,108 @@
+package handwritten
+
+import (
+	"strings"
+
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// Kinds of processes, as the profile writes them: C, G or C+G, and C if it says nothing.
+const (
+	computing = "C"
+	drawing   = "G"
+)
+
+// processes lists the device's processes of a kind.
+func processes(d *engine.Device, kind string) []abi.ProcessInfo_v2_t {
+	var list []abi.ProcessInfo_v2_t
+	for _, p := range d.Processes {
+		if strings.Contains(p.Type.Or(computing), kind) {
+			list = append(list, abi.ProcessInfo_v2_t{
+				Pid:               p.PID,
+				UsedGpuMemory:     usedMemory(&p),
+				GpuInstanceId:     abi.INVALID_GPU_INSTANCE_ID,
+				ComputeInstanceId: abi.INVALID_GPU_INSTANCE_ID,
+			})
+		}
+	}
+	return list
+}
+
+// usedMemory is a process's memory in bytes, VALUE_NOT_AVAILABLE if the profile gives none.
+func usedMemory(p *profiles.Process) uint64 {
+	if mib, ok := p.UsedMemoryMiB.Get(); ok {
+		return mib << 20
+	}
+	return ^uint64(0)
+}
+
+// v1 leaves out what the first nvmlProcessInfo_t had no room for.
+func v1(list []abi.ProcessInfo_v2_t) []abi.ProcessInfo_v1_t {
+	short := make([]abi.ProcessInfo_v1_t, len(list))
+	for i, p := range list {
+		short[i] = abi.ProcessInfo_v1_t{Pid: p.Pid, UsedGpuMemory: p.UsedGpuMemory}
+	}
+	return short
+}
+
+// DeviceGetComputeRunningProcesses lists the processes that compute: pid and memory in bytes, 16 bytes each.
+func DeviceGetComputeRunningProcesses(d *engine.Device) ([]abi.ProcessInfo_v1_t, abi.Return) {
+	return v1(processes(d, computing)), abi.SUCCESS
+}
+
+// DeviceGetComputeRunningProcesses_v2 lists the processes that compute; outside MIG their instances are 0xffffffff.
+//
+//nvml:symbol nvmlDeviceGetComputeRunningProcesses_v2 nvmlDeviceGetComputeRunningProcesses_v3
+func DeviceGetComputeRunningProcesses_v2(d *engine.Device) ([]abi.ProcessInfo_v2_t, abi.Return) {
+	return processes(d, computing), abi.SUCCESS
+}
+
+// DeviceGetGraphicsRunningProcesses lists the processes that draw: pid and memory in bytes, 16 bytes each.
+func DeviceGetGraphicsRunningProcesses(d *engine.Device) ([]abi.ProcessInfo_v1_t, abi.Return) {
+	return v1(processes(d, drawing)), abi.SUCCESS
+}
+
+// DeviceGetGraphicsRunningProcesses_v2 lists the processes that draw; outside MIG their instances are 0xffffffff.
+//
+//nvml:symbol nvmlDeviceGetGraphicsRunningProcesses_v2 nvmlDeviceGetGraphicsRunningProcesses_v3
+func DeviceGetGraphicsRunningProcesses_v2(d *engine.Device) ([]abi.ProcessInfo_v2_t, abi.Return) {
+	return processes(d, drawing), abi.SUCCESS
+}
+
+// DeviceGetMPSComputeRunningProcesses lists no process: no profile has clients of a Multi-Process Service.
+func DeviceGetMPSComputeRunningProcesses(*engine.Device) ([]abi.ProcessInfo_v1_t, abi.Return) {
+	return nil, abi.SUCCESS
+}
+
+// DeviceGetMPSComputeRunningProcesses_v2 is DeviceGetMPSComputeRunningProcesses under the newer names.
+//
+//nvml:symbol nvmlDeviceGetMPSComputeRunningProcesses_v2 nvmlDeviceGetMPSComputeRunningProcesses_v3
+func DeviceGetMPSComputeRunningProcesses_v2(*engine.Device) ([]abi.ProcessInfo_v2_t, abi.Return) {
+	return nil, abi.SUCCESS
+}
+
+// DeviceGetProcessUtilization is one sample a process: its use of SMs, memory, encoders and decoders in percent, taken
+// at the last full second, in µs since 1970. NOT_FOUND if no process uses any, or that second was seen before.
+func DeviceGetProcessUtilization(d *engine.Device, lastSeen uint64) ([]abi.ProcessUtilizationSample_t, abi.Return) {
+	var list []abi.ProcessUtilizationSample_t
+	now := uint64(engine.Clock().Unix()) * 1e6
+	for _, p := range d.Processes {
+		s := abi.ProcessUtilizationSample_t{
+			Pid:       p.PID,
+			TimeStamp: now,
+			SmUtil:    p.SMUtil.Value,
+			MemUtil:   p.MemUtil.Value,
+			EncUtil:   p.EncUtil.Value,
+			DecUtil:   p.DecUtil.Value,
+		}
+		if now > lastSeen && s.SmUtil|s.MemUtil|s.EncUtil|s.DecUtil != 0 {
+			list = append(list, s)
+		}
+	}
+	if list == nil {
+		return nil, abi.ERROR_NOT_FOUND
+	}
+	return list, abi.SUCCESS
+}

@@ -1,0 +1,70 @@
+package handwritten
+
+import (
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// DeviceGetUtilizationRates is how busy SMs and memory are, in percent.
+func DeviceGetUtilizationRates(d *engine.Device, u *abi.Utilization_t) (ret abi.Return) {
+	now := d.Load()
+	u.Gpu, u.Memory, ret = pair(now.GPU, now.Memory)
+	return ret
+}
+
+// samplingPeriod is over how long the engines' load is taken, in µs: what captured boards say while they are awake.
+const samplingPeriod = 167000
+
+func engineLoad(percent profiles.Opt[uint32]) (uint32, uint32, abi.Return) {
+	u, ret := opt(percent)
+	return u, samplingPeriod, ret
+}
+
+// DeviceGetEncoderUtilization is the encoders' load in percent and its sampling period in µs.
+func DeviceGetEncoderUtilization(d *engine.Device) (uint32, uint32, abi.Return) {
+	return engineLoad(d.Load().Encoder)
+}
+
+// DeviceGetDecoderUtilization is the decoders' load in percent and its sampling period in µs.
+func DeviceGetDecoderUtilization(d *engine.Device) (uint32, uint32, abi.Return) {
+	return engineLoad(d.Load().Decoder)
+}
+
+// DeviceGetJpgUtilization is the JPEG engines' load in percent and its sampling period in µs.
+func DeviceGetJpgUtilization(d *engine.Device) (uint32, uint32, abi.Return) {
+	return engineLoad(d.Load().JPEG)
+}
+
+// DeviceGetOfaUtilization is the optical flow engines' load in percent and its sampling period in µs.
+func DeviceGetOfaUtilization(d *engine.Device) (uint32, uint32, abi.Return) {
+	return engineLoad(d.Load().OFA)
+}
+
+// DeviceGetEncoderStats is the number of encoder sessions, their average frames per second and latency in µs.
+func DeviceGetEncoderStats(d *engine.Device) (sessions, fps, latency uint32, ret abi.Return) {
+	return sessionStats(d.EncoderStats)
+}
+
+// DeviceGetFBCStats is the number of frame buffer capture sessions, their average frames per second and latency in µs.
+func DeviceGetFBCStats(d *engine.Device, stats *abi.FBCStats_t) (ret abi.Return) {
+	stats.SessionsCount, stats.AverageFPS, stats.AverageLatency, ret = sessionStats(d.FBCStats)
+	return ret
+}
+
+func sessionStats(s profiles.SessionStats) (sessions, fps, latency uint32, ret abi.Return) {
+	sessions, ret = opt(s.SessionCount)
+	return sessions, s.AverageFPS.Value, s.AverageLatencyUS.Value, ret
+}
+
+// DeviceGetEncoderSessions lists no session: the profile only has their number.
+func DeviceGetEncoderSessions(d *engine.Device) ([]abi.EncoderSessionInfo_t, abi.Return) {
+	_, ret := opt(d.EncoderStats.SessionCount)
+	return nil, ret
+}
+
+// DeviceGetFBCSessions lists no session: the profile only has their number.
+func DeviceGetFBCSessions(d *engine.Device) ([]abi.FBCSessionInfo_t, abi.Return) {
+	_, ret := opt(d.FBCStats.SessionCount)
+	return nil, ret
+}

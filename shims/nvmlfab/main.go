@@ -1,0 +1,79 @@
+// Command nvmlfab shows GPUs that are not there to programs that nobody changed: it lists and checks profiles of GPU
+// boards, and runs programs on one. Each subcommand has a file of its own.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// commands are the subcommands; their fields are flags and arguments.
+type commands struct {
+	Version  versionCmd  `cmd:"" help:"Print the version of nvmlfab and how much of NVML it answers."`
+	Profiles profilesCmd `cmd:"" help:"List, show and check the profiles that describe GPU boards."`
+	Run      runCmd      `cmd:"" help:"Run a program that sees a profile's GPUs."`
+}
+
+const description = `nvmlfab shows GPUs that are not there to programs that use NVML.
+
+Example: nvmlfab run --profile h100 -- nvidia-smi -L`
+
+// Exit statuses beside 0, 1 for what went wrong in a subcommand, and those of a program that run has become.
+const (
+	exitUsage         = 2
+	exitRun           = 125 // these three as with env, nohup and timeout
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+// exitError is an error that ends the command with a status of its own.
+type exitError struct {
+	error
+	status int
+}
+
+func main() {
+	var cli commands
+	parser := kong.Must(&cli, kong.Name("nvmlfab"), kong.Description(description),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.KindMapper(reflect.String, kong.MapperFunc(verbatim)))
+	ctx, err := parser.Parse(os.Args[1:])
+	if err != nil {
+		complain(fmt.Errorf("%w; see nvmlfab --help", err))
+		os.Exit(exitUsage)
+	}
+	if err := ctx.Run(); err != nil {
+		complain(err)
+		status := 1
+		if e := (exitError{}); errors.As(err, &e) {
+			status = e.status
+		}
+		os.Exit(status)
+	}
+}
+
+// verbatim takes an argument as it is. The parser's own way leads through JSON, which spoils what is not UTF-8.
+func verbatim(ctx *kong.DecodeContext, target reflect.Value) error {
+	token, err := ctx.Scan.PopValue("string")
+	if err != nil {
+		return err
+	}
+	target.SetString(token.String())
+	return nil
+}
+
+// complain says in one line what is wrong, or in one line each where errors were joined.
+func complain(err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			complain(err)
+		}
+		return
+	}
+	fmt.Fprintf(os.Stderr, "nvmlfab: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// tree is a folder as make and a release lay it out: the command in bin and, empty here, the libraries in lib.
+var tree string
+
+// TestMain is the command itself where the test binary goes by the command's name.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "nvmlfab" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(test(m))
+}
+
+func test(m *testing.M) int {
+	self, err := os.Executable()
+	if err == nil {
+		tree, err = os.MkdirTemp(filepath.Dir(self), "tree") // on one file system with the binary, for the link
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(tree)
+	err = errors.Join(
+		os.Mkdir(filepath.Join(tree, "bin"), 0o755),
+		os.Mkdir(filepath.Join(tree, "lib"), 0o755),
+		os.Link(self, filepath.Join(tree, "bin", "nvmlfab")),
+		os.WriteFile(filepath.Join(tree, "lib", "libnvidia-ml.so.1"), nil, 0o644),
+		os.WriteFile(filepath.Join(tree, "lib", "libnvmlfab-core.so.1"), nil, 0o644),
+	)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// outcome is what the command printed and how it ended.
+type outcome struct {
+	stdout, stderr string
+	status         int
+}
+
+// nvmlfab runs the command in a folder of the test's own.
+func nvmlfab(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return start(t, exec.Command(filepath.Join(tree, "bin", "nvmlfab"), args...))
+}
+
+// start runs a prepared command. Its environment is what the test gives it, and PATH.
+func start(t *testing.T, cmd *exec.Cmd) outcome {
+	t.Helper()
+	if cmd.Dir == "" {
+		cmd.Dir = t.TempDir()
+	}
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, cmd.Env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		require.NoError(t, err)
+	}
+	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// fails wants a status, and one line from nvmlfab that holds text.
+func (o outcome) fails(t *testing.T, status int, text string) {
+	t.Helper()
+	assert.Equal(t, status, o.status)
+	assert.Empty(t, o.stdout)
+	assert.Equal(t, 1, strings.Count(o.stderr, "\n"), "want one line, got %q", o.stderr)
+	assert.Regexp(t, `^nvmlfab: .+\n$`, o.stderr)
+	assert.Contains(t, o.stderr, text)
+}
+
+// write puts a file into a folder and returns its path.
+func write(t *testing.T, dir, name, text string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	require.NoError(t, os.WriteFile(path, []byte(text), mode))
+	return path
+}
+
+func TestUsage(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		text string
+	}{
+		"no command":              {nil, `expected one of "version", "profiles", "run"`},
+		"unknown command":         {[]string{"rnu"}, `unexpected argument rnu`},
+		"unknown flag":            {[]string{"--bogus"}, `unknown flag --bogus`},
+		"unknown flag of run":     {[]string{"run", "--bogus", "--", "true"}, `unknown flag --bogus`},
+		"argument with a newline": {[]string{"a\nb"}, `unexpected argument a; b`},
+		"no subcommand":           {[]string{"profiles"}, `expected one of "list", "show", "validate", "schema"`},
+		"superfluous argument":    {[]string{"version", "1"}, `unexpected argument 1`},
+		"no profile to show":      {[]string{"profiles", "show"}, `expected "<name>"`},
+		"no file to validate":     {[]string{"profiles", "validate"}, `expected "<file> ..."`},
+		"nothing to run":          {[]string{"run"}, `expected "<cmd> ..."`},
+		"nothing behind --":       {[]string{"run", "--profile", "h100", "--"}, `expected "<cmd> ..."`},
+		"no value":                {[]string{"run", "--profile"}, `--profile`},
+		"-- for a value":          {[]string{"run", "--profile", "--", "true"}, `--profile`},
+	} {
+		t.Run(name, func(t *testing.T) { nvmlfab(t, test.args...).fails(t, 2, test.text) })
+	}
+}
+
+// TestHelp: the help of every command is there and shows an example.
+func TestHelp(t *testing.T) {
+	top := nvmlfab(t, "--help")
+	for _, command := range []string{"", "version", "profiles list", "profiles show", "profiles validate", "profiles schema", "run"} {
+		t.Run(command, func(t *testing.T) {
+			assert.Contains(t, top.stdout, command)
+			out := nvmlfab(t, append(strings.Fields(command), "--help")...)
+			assert.Zero(t, out.status)
+			assert.Empty(t, out.stderr)
+			_, examples, ok := strings.Cut(out.stdout, "Example")
+			assert.True(t, ok, "%s", out.stdout)
+			assert.Contains(t, examples, strings.TrimSpace("nvmlfab "+command))
+		})
+	}
+}
