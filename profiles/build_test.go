@@ -75,7 +75,7 @@ func TestCount(t *testing.T) {
 		uuids, serials, buses, minors := map[UUID]bool{}, map[string]bool{}, map[BusID]bool{}, map[uint32]bool{}
 		for i, d := range b.Devices {
 			assert.EqualValues(t, i, d.Index)
-			assert.Regexp(t, gpuUUID, d.UUID)
+			assert.Regexp(t, gpuUUID(), d.UUID)
 			assert.True(t, d.PDI.Valid)
 			assert.NotZero(t, d.PCI.BusID.Value.Bus, "board ids are never 0")
 			uuids[d.UUID], serials[d.Serial.Value], buses[d.PCI.BusID.Value], minors[d.MinorNumber.Value] = true, true, true, true
@@ -93,7 +93,7 @@ func TestCount(t *testing.T) {
 func TestGeneratedIdentityStays(t *testing.T) {
 	one, two := mustParse(t, "count: 2\ndevice_defaults: {name: X}\n"), mustParse(t, "count: 3\ndevice_defaults: {name: X}\n")
 	assert.Equal(t, one.Devices, two.Devices[:2])
-	assert.Equal(t, UUID("GPU-d9055ed5-ed71-8e58-bf40-5428fcd6f50e"), one.Devices[1].UUID)
+	assert.Equal(t, UUID("GPU-c6a06b8e-6565-8a53-a851-fb95d1ee110f"), one.Devices[1].UUID)
 	assert.False(t, one.Devices[0].Serial.Valid, "a board without serial numbers gets none")
 }
 

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -119,13 +118,13 @@ func document(data []byte) (*yaml.Node, error) {
 var errEmpty = errors.New("is empty: want at least extends or devices")
 
 var (
-	yamlError     = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
-	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
+	yamlError     = lazily(`^yaml: (?:line (\d+): )?(.*)`)
+	unknownAnchor = lazily(`^unknown anchor '(.*)' referenced`)
 )
 
 // syntax takes the line out of an error of the YAML parser, or finds it where the parser does not say.
 func syntax(err error, data []byte) error {
-	m := yamlError.FindStringSubmatch(err.Error())
+	m := yamlError().FindStringSubmatch(err.Error())
 	if m == nil {
 		return err
 	}
@@ -133,7 +132,7 @@ func syntax(err error, data []byte) error {
 	if strings.HasPrefix(m[2], "did not find expected") { // such errors count lines from 0
 		line++
 	}
-	if anchor := unknownAnchor.FindStringSubmatch(m[2]); anchor != nil {
+	if anchor := unknownAnchor().FindStringSubmatch(m[2]); anchor != nil {
 		before, _, _ := bytes.Cut(data, []byte("*"+anchor[1]))
 		line = 1 + bytes.Count(before, []byte("\n"))
 	}

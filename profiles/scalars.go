@@ -7,12 +7,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
+
+// lazily compiles an expression at its first use: a process that needs no profile file pays for none.
+func lazily(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // UUID is a GPU's identifier: GPU- and a UUID in lower case.
 type UUID string
 
-var gpuUUID = regexp.MustCompile(`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+var gpuUUID = lazily(`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // UnmarshalText accepts GPU- and a UUID other than the all-zero one, which real software takes for a missing GPU.
 func (u *UUID) UnmarshalText(text []byte) error {
@@ -20,7 +26,7 @@ func (u *UUID) UnmarshalText(text []byte) error {
 	if rest, ok := strings.CutPrefix(s, "GPU-"); ok {
 		s = "GPU-" + strings.ToLower(rest)
 	}
-	if !gpuUUID.MatchString(s) {
+	if !gpuUUID().MatchString(s) {
 		return fmt.Errorf("bad UUID %q: want GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hexadecimal digits", text)
 	}
 	if strings.Trim(s[len("GPU-"):], "0-") == "" {
@@ -36,11 +42,11 @@ type BusID struct {
 	Bus, Device, Function uint8
 }
 
-var busID = regexp.MustCompile(`^(?:([0-9A-Fa-f]{4}|[0-9A-Fa-f]{8}):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])$`)
+var busID = lazily(`^(?:([0-9A-Fa-f]{4}|[0-9A-Fa-f]{8}):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])$`)
 
 // UnmarshalText accepts domain:bus:device.function with 8 or 4 digits of domain or none, in either case.
 func (b *BusID) UnmarshalText(text []byte) error {
-	m := busID.FindSubmatch(text)
+	m := busID().FindSubmatch(text)
 	if m == nil {
 		return fmt.Errorf("bad bus id %q: want domain:bus:device.function such as 0000:53:00.0", text)
 	}
