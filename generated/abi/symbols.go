@@ -2,6 +2,11 @@
 
 package abi
 
+import (
+	"strconv"
+	"strings"
+)
+
 // ModelHash identifies the numbering below; front and core exchange it.
 const ModelHash uint64 = 0x85a1f39edcdc6fab
 
@@ -41,448 +46,464 @@ type Symbol struct {
 	Implemented bool
 }
 
-// Symbols lists every exported function of every version by its number at the call gate.
-var Symbols = [...]Symbol{
-	{"nvmlComputeInstanceDestroy", 1, false},
-	{"nvmlComputeInstanceGetInfo", 1, false},
-	{"nvmlComputeInstanceGetInfo_v2", 3, false},
-	{"nvmlDeviceCcuGetStreamState", 6, false},
-	{"nvmlDeviceCcuSetStreamState", 6, false},
-	{"nvmlDeviceClearAccountingPids", 1, false},
-	{"nvmlDeviceClearCpuAffinity", 1, false},
-	{"nvmlDeviceClearEccErrorCounts", 1, false},
-	{"nvmlDeviceClearFieldValues", 6, false},
-	{"nvmlDeviceCreateGpuInstance", 1, false},
-	{"nvmlDeviceCreateGpuInstanceWithPlacement", 3, false},
-	{"nvmlDeviceDiscoverGpus", 1, false},
-	{"nvmlDeviceFreezeNvLinkUtilizationCounter", 1, false},
-	{"nvmlDeviceGetAPIRestriction", 1, false},
-	{"nvmlDeviceGetAccountingBufferSize", 1, true},
-	{"nvmlDeviceGetAccountingMode", 1, true},
-	{"nvmlDeviceGetAccountingPids", 1, true},
-	{"nvmlDeviceGetAccountingStats", 1, true},
-	{"nvmlDeviceGetAccountingStats_v2", 18, true},
-	{"nvmlDeviceGetActiveVgpus", 1, false},
-	{"nvmlDeviceGetAdaptiveClockInfoStatus", 3, false},
-	{"nvmlDeviceGetAdaptiveTgpModeInfo_v1", 19, false},
-	{"nvmlDeviceGetAddressingMode", 15, true},
-	{"nvmlDeviceGetApplicationsClock", 1, true},
-	{"nvmlDeviceGetArchitecture", 1, true},
-	{"nvmlDeviceGetAttributes", 1, false},
-	{"nvmlDeviceGetAttributes_v2", 2, false},
-	{"nvmlDeviceGetAutoBoostedClocksEnabled", 1, true},
-	{"nvmlDeviceGetBAR1MemoryInfo", 1, true},
-	{"nvmlDeviceGetBBXTimeData_v1", 18, false},
-	{"nvmlDeviceGetBankRemapperStatus_v1", 19, false},
-	{"nvmlDeviceGetBoardId", 1, true},
-	{"nvmlDeviceGetBoardPartNumber", 1, true},
-	{"nvmlDeviceGetBrand", 1, true},
-	{"nvmlDeviceGetBridgeChipInfo", 1, false},
-	{"nvmlDeviceGetBusType", 3, false},
-	{"nvmlDeviceGetC2cModeInfoV", 9, true},
-	{"nvmlDeviceGetCapabilities", 11, false},
-	{"nvmlDeviceGetClkMonStatus", 3, false},
-	{"nvmlDeviceGetClock", 1, true},
-	{"nvmlDeviceGetClockInfo", 1, true},
-	{"nvmlDeviceGetClockOffsets", 11, false},
-	{"nvmlDeviceGetComputeInstanceId", 1, false},
-	{"nvmlDeviceGetComputeMode", 1, true},
-	{"nvmlDeviceGetComputeRunningProcesses", 1, true},
-	{"nvmlDeviceGetComputeRunningProcesses_v2", 2, true},
-	{"nvmlDeviceGetComputeRunningProcesses_v3", 3, true},
-	{"nvmlDeviceGetConfComputeGpuAttestationReport", 8, false},
-	{"nvmlDeviceGetConfComputeGpuCertificate", 8, false},
-	{"nvmlDeviceGetConfComputeMemSizeInfo", 8, false},
-	{"nvmlDeviceGetConfComputeProtectedMemoryUsage", 8, true},
-	{"nvmlDeviceGetCoolerInfo", 13, false},
-	{"nvmlDeviceGetCount", 1, true},
-	{"nvmlDeviceGetCount_v2", 1, true},
-	{"nvmlDeviceGetCpuAffinity", 1, false},
-	{"nvmlDeviceGetCpuAffinityWithinScope", 1, false},
-	{"nvmlDeviceGetCreatableVgpus", 1, false},
-	{"nvmlDeviceGetCudaComputeCapability", 1, true},
-	{"nvmlDeviceGetCurrPcieLinkGeneration", 1, true},
-	{"nvmlDeviceGetCurrPcieLinkWidth", 1, true},
-	{"nvmlDeviceGetCurrentClockFreqs", 13, false},
-	{"nvmlDeviceGetCurrentClocksEventReasons", 8, true},
-	{"nvmlDeviceGetCurrentClocksThrottleReasons", 1, true},
-	{"nvmlDeviceGetDecoderUtilization", 1, true},
-	{"nvmlDeviceGetDefaultApplicationsClock", 1, true},
-	{"nvmlDeviceGetDefaultEccMode", 4, true},
-	{"nvmlDeviceGetDetailedEccErrors", 1, true},
-	{"nvmlDeviceGetDeviceHandleFromMigDeviceHandle", 1, false},
-	{"nvmlDeviceGetDisplayActive", 1, true},
-	{"nvmlDeviceGetDisplayMode", 1, true},
-	{"nvmlDeviceGetDramEncryptionMode", 13, false},
-	{"nvmlDeviceGetDriverModel", 1, true},
-	{"nvmlDeviceGetDriverModel_v2", 11, true},
-	{"nvmlDeviceGetDynamicPstatesInfo", 4, false},
-	{"nvmlDeviceGetEccMode", 1, true},
-	{"nvmlDeviceGetEncoderCapacity", 1, false},
-	{"nvmlDeviceGetEncoderSessions", 1, true},
-	{"nvmlDeviceGetEncoderStats", 1, true},
-	{"nvmlDeviceGetEncoderUtilization", 1, true},
-	{"nvmlDeviceGetEnforcedPowerLimit", 1, true},
-	{"nvmlDeviceGetFBCSessions", 1, true},
-	{"nvmlDeviceGetFBCStats", 1, true},
-	{"nvmlDeviceGetFanControlPolicy_v2", 6, false},
-	{"nvmlDeviceGetFanSpeed", 1, true},
-	{"nvmlDeviceGetFanSpeedRPM", 13, false},
-	{"nvmlDeviceGetFanSpeed_v2", 1, true},
-	{"nvmlDeviceGetFieldValues", 1, true},
-	{"nvmlDeviceGetGpcClkMinMaxVfOffset", 5, false},
-	{"nvmlDeviceGetGpcClkVfOffset", 4, false},
-	{"nvmlDeviceGetGpuFabricInfo", 6, true},
-	{"nvmlDeviceGetGpuFabricInfoV", 10, true},
-	{"nvmlDeviceGetGpuFabricInfo_v4", 19, true},
-	{"nvmlDeviceGetGpuInstanceById", 1, false},
-	{"nvmlDeviceGetGpuInstanceId", 1, false},
-	{"nvmlDeviceGetGpuInstancePossiblePlacements", 1, false},
-	{"nvmlDeviceGetGpuInstancePossiblePlacements_v2", 3, false},
-	{"nvmlDeviceGetGpuInstanceProfileInfo", 1, false},
-	{"nvmlDeviceGetGpuInstanceProfileInfoByIdV", 15, false},
-	{"nvmlDeviceGetGpuInstanceProfileInfoV", 3, false},
-	{"nvmlDeviceGetGpuInstanceRemainingCapacity", 1, false},
-	{"nvmlDeviceGetGpuInstances", 1, false},
-	{"nvmlDeviceGetGpuMaxPcieLinkGeneration", 6, true},
-	{"nvmlDeviceGetGpuOperationMode", 1, true},
-	{"nvmlDeviceGetGraphicsRunningProcesses", 1, true},
-	{"nvmlDeviceGetGraphicsRunningProcesses_v2", 2, true},
-	{"nvmlDeviceGetGraphicsRunningProcesses_v3", 3, true},
-	{"nvmlDeviceGetGridLicensableFeatures", 1, false},
-	{"nvmlDeviceGetGridLicensableFeatures_v2", 1, false},
-	{"nvmlDeviceGetGridLicensableFeatures_v3", 1, false},
-	{"nvmlDeviceGetGridLicensableFeatures_v4", 3, false},
-	{"nvmlDeviceGetGspFirmwareMode", 4, true},
-	{"nvmlDeviceGetGspFirmwareVersion", 4, true},
-	{"nvmlDeviceGetHandleByIndex", 1, true},
-	{"nvmlDeviceGetHandleByIndex_v2", 1, true},
-	{"nvmlDeviceGetHandleByPciBusId", 1, true},
-	{"nvmlDeviceGetHandleByPciBusId_v2", 1, true},
-	{"nvmlDeviceGetHandleBySerial", 1, true},
-	{"nvmlDeviceGetHandleByUUID", 1, true},
-	{"nvmlDeviceGetHandleByUUIDV", 14, true},
-	{"nvmlDeviceGetHostVgpuMode", 1, true},
-	{"nvmlDeviceGetHostname_v1", 16, false},
-	{"nvmlDeviceGetIndex", 1, true},
-	{"nvmlDeviceGetInforomConfigurationChecksum", 1, false},
-	{"nvmlDeviceGetInforomImageVersion", 1, true},
-	{"nvmlDeviceGetInforomVersion", 1, true},
-	{"nvmlDeviceGetIrqNum", 3, false},
-	{"nvmlDeviceGetJpgUtilization", 8, true},
-	{"nvmlDeviceGetLastBBXFlushTime", 9, true},
-	{"nvmlDeviceGetMPSComputeRunningProcesses", 3, true},
-	{"nvmlDeviceGetMPSComputeRunningProcesses_v2", 3, true},
-	{"nvmlDeviceGetMPSComputeRunningProcesses_v3", 3, true},
-	{"nvmlDeviceGetMarginTemperature", 13, true},
-	{"nvmlDeviceGetMaxClockInfo", 1, true},
-	{"nvmlDeviceGetMaxCustomerBoostClock", 1, true},
-	{"nvmlDeviceGetMaxMigDeviceCount", 1, true},
-	{"nvmlDeviceGetMaxPcieLinkGeneration", 1, true},
-	{"nvmlDeviceGetMaxPcieLinkWidth", 1, true},
-	{"nvmlDeviceGetMemClkMinMaxVfOffset", 5, false},
-	{"nvmlDeviceGetMemClkVfOffset", 5, false},
-	{"nvmlDeviceGetMemoryAffinity", 1, false},
-	{"nvmlDeviceGetMemoryBusWidth", 3, true},
-	{"nvmlDeviceGetMemoryErrorCounter", 1, true},
-	{"nvmlDeviceGetMemoryInfo", 1, true},
-	{"nvmlDeviceGetMemoryInfo_v2", 3, true},
-	{"nvmlDeviceGetMemoryLimits_v1", 19, false},
-	{"nvmlDeviceGetMigDeviceHandleByIndex", 1, false},
-	{"nvmlDeviceGetMigMode", 1, true},
-	{"nvmlDeviceGetMinMaxClockOfPState", 4, false},
-	{"nvmlDeviceGetMinMaxFanSpeed", 4, false},
-	{"nvmlDeviceGetMinorNumber", 1, true},
-	{"nvmlDeviceGetModuleId", 8, true},
-	{"nvmlDeviceGetMultiGpuBoard", 1, true},
-	{"nvmlDeviceGetName", 1, true},
-	{"nvmlDeviceGetNumFans", 3, true},
-	{"nvmlDeviceGetNumGpuCores", 3, true},
-	{"nvmlDeviceGetNumaNodeId", 10, false},
-	{"nvmlDeviceGetNvLinkCapability", 1, true},
-	{"nvmlDeviceGetNvLinkErrorCounter", 1, true},
-	{"nvmlDeviceGetNvLinkInfo", 15, false},
-	{"nvmlDeviceGetNvLinkRemoteDeviceType", 3, true},
-	{"nvmlDeviceGetNvLinkRemotePciInfo", 1, true},
-	{"nvmlDeviceGetNvLinkRemotePciInfo_v2", 1, true},
-	{"nvmlDeviceGetNvLinkState", 1, true},
-	{"nvmlDeviceGetNvLinkTelemetrySamples_v1", 19, false},
-	{"nvmlDeviceGetNvLinkUtilizationControl", 1, false},
-	{"nvmlDeviceGetNvLinkUtilizationCounter", 1, false},
-	{"nvmlDeviceGetNvLinkVersion", 1, true},
-	{"nvmlDeviceGetNvlinkBwMode", 13, false},
-	{"nvmlDeviceGetNvlinkSupportedBwModes", 13, false},
-	{"nvmlDeviceGetOfaUtilization", 8, true},
-	{"nvmlDeviceGetP2PStatus", 1, true},
-	{"nvmlDeviceGetPciInfo", 1, true},
-	{"nvmlDeviceGetPciInfoExt", 10, true},
-	{"nvmlDeviceGetPciInfo_v2", 1, true},
-	{"nvmlDeviceGetPciInfo_v3", 1, true},
-	{"nvmlDeviceGetPcieLinkMaxSpeed", 3, true},
-	{"nvmlDeviceGetPcieReplayCounter", 1, true},
-	{"nvmlDeviceGetPcieSpeed", 4, true},
-	{"nvmlDeviceGetPcieThroughput", 1, true},
-	{"nvmlDeviceGetPdi", 15, true},
-	{"nvmlDeviceGetPerformanceModes", 13, false},
-	{"nvmlDeviceGetPerformanceState", 1, true},
-	{"nvmlDeviceGetPersistenceMode", 1, true},
-	{"nvmlDeviceGetPgpuMetadataString", 1, false},
-	{"nvmlDeviceGetPlatformInfo", 13, true},
-	{"nvmlDeviceGetPowerManagementDefaultLimit", 1, true},
-	{"nvmlDeviceGetPowerManagementLimit", 1, true},
-	{"nvmlDeviceGetPowerManagementLimitConstraints", 1, true},
-	{"nvmlDeviceGetPowerManagementMode", 1, true},
-	{"nvmlDeviceGetPowerMizerMode_v1", 15, false},
-	{"nvmlDeviceGetPowerMode", 5, false},
-	{"nvmlDeviceGetPowerSource", 3, false},
-	{"nvmlDeviceGetPowerState", 1, true},
-	{"nvmlDeviceGetPowerUsage", 1, true},
-	{"nvmlDeviceGetProcessUtilization", 1, true},
-	{"nvmlDeviceGetProcessesUtilizationInfo", 10, false},
-	{"nvmlDeviceGetRemappedRows", 1, true},
-	{"nvmlDeviceGetRemappedRows_v2", 17, true},
-	{"nvmlDeviceGetRepairStatus", 15, true},
-	{"nvmlDeviceGetRetiredPages", 1, true},
-	{"nvmlDeviceGetRetiredPagesPendingStatus", 1, true},
-	{"nvmlDeviceGetRetiredPages_v2", 1, true},
-	{"nvmlDeviceGetRowRemapperHistogram", 2, true},
-	{"nvmlDeviceGetRunningProcessDetailList", 8, false},
-	{"nvmlDeviceGetSamples", 1, false},
-	{"nvmlDeviceGetSerial", 1, true},
-	{"nvmlDeviceGetSramEccErrorStatus", 10, true},
-	{"nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts", 15, false},
-	{"nvmlDeviceGetSupportedClocksEventReasons", 8, true},
-	{"nvmlDeviceGetSupportedClocksThrottleReasons", 1, true},
-	{"nvmlDeviceGetSupportedEventTypes", 1, false},
-	{"nvmlDeviceGetSupportedGraphicsClocks", 1, true},
-	{"nvmlDeviceGetSupportedMemoryClocks", 1, true},
-	{"nvmlDeviceGetSupportedPerformanceStates", 4, false},
-	{"nvmlDeviceGetSupportedPowerModes", 5, false},
-	{"nvmlDeviceGetSupportedVgpus", 1, false},
-	{"nvmlDeviceGetTargetFanSpeed", 5, true},
-	{"nvmlDeviceGetTemperature", 1, true},
-	{"nvmlDeviceGetTemperatureThreshold", 1, true},
-	{"nvmlDeviceGetTemperatureV", 13, true},
-	{"nvmlDeviceGetThermalSettings", 4, false},
-	{"nvmlDeviceGetTopologyCommonAncestor", 1, true},
-	{"nvmlDeviceGetTopologyNearestGpus", 1, false},
-	{"nvmlDeviceGetTotalEccErrors", 1, true},
-	{"nvmlDeviceGetTotalEnergyConsumption", 1, true},
-	{"nvmlDeviceGetUUID", 1, true},
-	{"nvmlDeviceGetUnrepairableMemoryFlag_v1", 16, true},
-	{"nvmlDeviceGetUtilizationRates", 1, true},
-	{"nvmlDeviceGetVbiosVersion", 1, true},
-	{"nvmlDeviceGetVgpuCapabilities", 6, false},
-	{"nvmlDeviceGetVgpuHeterogeneousMode", 10, false},
-	{"nvmlDeviceGetVgpuInstancesUtilizationInfo", 10, false},
-	{"nvmlDeviceGetVgpuMetadata", 1, false},
-	{"nvmlDeviceGetVgpuProcessUtilization", 1, false},
-	{"nvmlDeviceGetVgpuProcessesUtilizationInfo", 10, false},
-	{"nvmlDeviceGetVgpuSchedulerCapabilities", 6, false},
-	{"nvmlDeviceGetVgpuSchedulerLog", 6, false},
-	{"nvmlDeviceGetVgpuSchedulerLog_v2", 17, false},
-	{"nvmlDeviceGetVgpuSchedulerState", 6, false},
-	{"nvmlDeviceGetVgpuSchedulerState_v2", 17, false},
-	{"nvmlDeviceGetVgpuTypeCreatablePlacements", 10, false},
-	{"nvmlDeviceGetVgpuTypeSupportedPlacements", 10, false},
-	{"nvmlDeviceGetVgpuUtilization", 1, false},
-	{"nvmlDeviceGetViolationStatus", 1, true},
-	{"nvmlDeviceGetVirtualizationMode", 1, true},
-	{"nvmlDeviceIsMigDeviceHandle", 1, true},
-	{"nvmlDeviceModifyDrainState", 1, false},
-	{"nvmlDeviceOnSameBoard", 1, true},
-	{"nvmlDevicePerfMetricsGetSamples_v1", 19, false},
-	{"nvmlDevicePowerSmoothingActivatePresetProfile", 13, false},
-	{"nvmlDevicePowerSmoothingSetState", 13, false},
-	{"nvmlDevicePowerSmoothingUpdatePresetProfileParam", 13, false},
-	{"nvmlDeviceQueryDrainState", 1, false},
-	{"nvmlDeviceReadPRMCounters_v1", 16, false},
-	{"nvmlDeviceReadWritePRM_v1", 15, false},
-	{"nvmlDeviceRegisterEvents", 1, false},
-	{"nvmlDeviceRemoveGpu", 1, false},
-	{"nvmlDeviceRemoveGpu_v2", 1, false},
-	{"nvmlDeviceResetApplicationsClocks", 1, false},
-	{"nvmlDeviceResetGpuLockedClocks", 1, false},
-	{"nvmlDeviceResetMemoryLockedClocks", 3, false},
-	{"nvmlDeviceResetNvLinkErrorCounters", 1, false},
-	{"nvmlDeviceResetNvLinkUtilizationCounter", 1, false},
-	{"nvmlDeviceSetAPIRestriction", 1, false},
-	{"nvmlDeviceSetAccountingMode", 1, false},
-	{"nvmlDeviceSetAdaptiveTgpMode_v1", 19, false},
-	{"nvmlDeviceSetApplicationsClocks", 1, false},
-	{"nvmlDeviceSetAutoBoostedClocksEnabled", 1, false},
-	{"nvmlDeviceSetClockOffsets", 11, false},
-	{"nvmlDeviceSetComputeMode", 1, false},
-	{"nvmlDeviceSetConfComputeUnprotectedMemSize", 8, false},
-	{"nvmlDeviceSetCpuAffinity", 1, false},
-	{"nvmlDeviceSetDefaultAutoBoostedClocksEnabled", 1, false},
-	{"nvmlDeviceSetDefaultFanSpeed_v2", 4, false},
-	{"nvmlDeviceSetDramEncryptionMode", 13, false},
-	{"nvmlDeviceSetDriverModel", 1, false},
-	{"nvmlDeviceSetEccMode", 1, false},
-	{"nvmlDeviceSetFanControlPolicy", 6, false},
-	{"nvmlDeviceSetFanSpeed_v2", 4, false},
-	{"nvmlDeviceSetGpcClkVfOffset", 4, false},
-	{"nvmlDeviceSetGpuLockedClocks", 1, false},
-	{"nvmlDeviceSetGpuOperationMode", 1, false},
-	{"nvmlDeviceSetHostname_v1", 16, false},
-	{"nvmlDeviceSetMemClkVfOffset", 5, false},
-	{"nvmlDeviceSetMemoryLimits_v1", 19, false},
-	{"nvmlDeviceSetMemoryLockedClocks", 3, false},
-	{"nvmlDeviceSetMigMode", 1, false},
-	{"nvmlDeviceSetNvLinkDeviceLowPowerThreshold", 6, false},
-	{"nvmlDeviceSetNvLinkUtilizationControl", 1, false},
-	{"nvmlDeviceSetNvlinkBwMode", 13, false},
-	{"nvmlDeviceSetNvlinkBwModeAsync_v1", 19, false},
-	{"nvmlDeviceSetPersistenceMode", 1, false},
-	{"nvmlDeviceSetPowerManagementLimit", 1, false},
-	{"nvmlDeviceSetPowerManagementLimit_v2", 8, false},
-	{"nvmlDeviceSetPowerMizerMode_v1", 15, false},
-	{"nvmlDeviceSetPowerMode", 5, false},
-	{"nvmlDeviceSetRusdSettings_v1", 16, false},
-	{"nvmlDeviceSetTemperatureThreshold", 3, false},
-	{"nvmlDeviceSetVgpuCapabilities", 10, false},
-	{"nvmlDeviceSetVgpuHeterogeneousMode", 10, false},
-	{"nvmlDeviceSetVgpuSchedulerState", 6, false},
-	{"nvmlDeviceSetVgpuSchedulerState_v2", 17, false},
-	{"nvmlDeviceSetVirtualizationMode", 1, false},
-	{"nvmlDeviceValidateInforom", 1, true},
-	{"nvmlDeviceVgpuForceGspUnload", 17, false},
-	{"nvmlDeviceWorkloadPowerProfileClearRequestedProfiles", 13, false},
-	{"nvmlDeviceWorkloadPowerProfileGetCurrentProfiles", 13, false},
-	{"nvmlDeviceWorkloadPowerProfileGetProfilesInfo", 13, false},
-	{"nvmlDeviceWorkloadPowerProfileSetRequestedProfiles", 13, false},
-	{"nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1", 16, false},
-	{"nvmlErrorString", 1, true},
-	{"nvmlEventSetCreate", 1, true},
-	{"nvmlEventSetFree", 1, true},
-	{"nvmlEventSetGetContextCount_v1", 19, false},
-	{"nvmlEventSetGetContextData_v1", 19, false},
-	{"nvmlEventSetGetContextInfo_v1", 19, false},
-	{"nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1", 19, false},
-	{"nvmlEventSetRegisterGpuOperationalEvents_v1", 19, false},
-	{"nvmlEventSetWait", 1, false},
-	{"nvmlEventSetWait_v2", 1, false},
-	{"nvmlEventSetWait_v3", 19, false},
-	{"nvmlGetBlacklistDeviceCount", 1, false},
-	{"nvmlGetBlacklistDeviceInfoByIndex", 1, false},
-	{"nvmlGetExcludedDeviceCount", 3, false},
-	{"nvmlGetExcludedDeviceInfoByIndex", 3, false},
-	{"nvmlGetVgpuCompatibility", 1, false},
-	{"nvmlGetVgpuDriverCapabilities", 6, false},
-	{"nvmlGetVgpuVersion", 1, false},
-	{"nvmlGpmMetricsGet", 5, false},
-	{"nvmlGpmMigSampleGet", 6, false},
-	{"nvmlGpmQueryDeviceSupport", 5, false},
-	{"nvmlGpmQueryIfStreamingEnabled", 8, false},
-	{"nvmlGpmSampleAlloc", 5, false},
-	{"nvmlGpmSampleFree", 5, false},
-	{"nvmlGpmSampleGet", 5, false},
-	{"nvmlGpmSetStreamingEnabled", 8, false},
-	{"nvmlGpuInstanceCreateComputeInstance", 1, false},
-	{"nvmlGpuInstanceCreateComputeInstanceWithPlacement", 6, false},
-	{"nvmlGpuInstanceDestroy", 1, false},
-	{"nvmlGpuInstanceGetActiveVgpus", 14, false},
-	{"nvmlGpuInstanceGetComputeInstanceById", 1, false},
-	{"nvmlGpuInstanceGetComputeInstancePossiblePlacements", 6, false},
-	{"nvmlGpuInstanceGetComputeInstanceProfileInfo", 1, false},
-	{"nvmlGpuInstanceGetComputeInstanceProfileInfoV", 3, false},
-	{"nvmlGpuInstanceGetComputeInstanceRemainingCapacity", 1, false},
-	{"nvmlGpuInstanceGetComputeInstances", 1, false},
-	{"nvmlGpuInstanceGetCreatableVgpus", 14, false},
-	{"nvmlGpuInstanceGetInfo", 1, false},
-	{"nvmlGpuInstanceGetVgpuHeterogeneousMode", 14, false},
-	{"nvmlGpuInstanceGetVgpuSchedulerLog", 14, false},
-	{"nvmlGpuInstanceGetVgpuSchedulerLog_v2", 17, false},
-	{"nvmlGpuInstanceGetVgpuSchedulerState", 14, false},
-	{"nvmlGpuInstanceGetVgpuSchedulerState_v2", 17, false},
-	{"nvmlGpuInstanceGetVgpuTypeCreatablePlacements", 14, false},
-	{"nvmlGpuInstanceSetVgpuHeterogeneousMode", 14, false},
-	{"nvmlGpuInstanceSetVgpuSchedulerState", 14, false},
-	{"nvmlGpuInstanceSetVgpuSchedulerState_v2", 17, false},
-	{"nvmlInit", 1, true},
-	{"nvmlInitWithFlags", 1, true},
-	{"nvmlInit_v2", 1, true},
-	{"nvmlInternalGetExportTable", 1, true},
-	{"nvmlInternalSlot213", 1, false},
-	{"nvmlInternalSlot214", 1, false},
-	{"nvmlInternalSlot215", 1, false},
-	{"nvmlInternalSlot231", 1, false},
-	{"nvmlInternalSlot237", 1, false},
-	{"nvmlInternalSlot72", 1, false},
-	{"nvmlSetVgpuVersion", 1, false},
-	{"nvmlShutdown", 1, true},
-	{"nvmlSystemEventSetCreate", 14, false},
-	{"nvmlSystemEventSetFree", 14, false},
-	{"nvmlSystemEventSetWait", 14, false},
-	{"nvmlSystemGetCPER_v1", 18, false},
-	{"nvmlSystemGetConfComputeCapabilities", 8, false},
-	{"nvmlSystemGetConfComputeGpusReadyState", 8, false},
-	{"nvmlSystemGetConfComputeKeyRotationThresholdInfo", 10, false},
-	{"nvmlSystemGetConfComputeSettings", 10, false},
-	{"nvmlSystemGetConfComputeState", 8, false},
-	{"nvmlSystemGetCudaDriverVersion", 1, true},
-	{"nvmlSystemGetCudaDriverVersion_v2", 1, true},
-	{"nvmlSystemGetDriverBranch", 12, false},
-	{"nvmlSystemGetDriverVersion", 1, true},
-	{"nvmlSystemGetHicVersion", 1, false},
-	{"nvmlSystemGetNVMLVersion", 1, true},
-	{"nvmlSystemGetNvlinkBwMode", 8, false},
-	{"nvmlSystemGetProcessName", 1, true},
-	{"nvmlSystemGetTopologyGpuSet", 1, false},
-	{"nvmlSystemRegisterEvents", 14, false},
-	{"nvmlSystemSetConfComputeGpusReadyState", 8, false},
-	{"nvmlSystemSetConfComputeKeyRotationThresholdInfo", 10, false},
-	{"nvmlSystemSetNvlinkBwMode", 8, false},
-	{"nvmlUnitGetCount", 1, false},
-	{"nvmlUnitGetDevices", 1, false},
-	{"nvmlUnitGetFanSpeedInfo", 1, false},
-	{"nvmlUnitGetHandleByIndex", 1, false},
-	{"nvmlUnitGetLedState", 1, false},
-	{"nvmlUnitGetPsuInfo", 1, false},
-	{"nvmlUnitGetTemperature", 1, false},
-	{"nvmlUnitGetUnitInfo", 1, false},
-	{"nvmlUnitSetLedState", 1, false},
-	{"nvmlVgpuInstanceClearAccountingPids", 1, false},
-	{"nvmlVgpuInstanceGetAccountingMode", 1, false},
-	{"nvmlVgpuInstanceGetAccountingPids", 1, false},
-	{"nvmlVgpuInstanceGetAccountingStats", 1, false},
-	{"nvmlVgpuInstanceGetEccMode", 1, false},
-	{"nvmlVgpuInstanceGetEncoderCapacity", 1, false},
-	{"nvmlVgpuInstanceGetEncoderSessions", 1, false},
-	{"nvmlVgpuInstanceGetEncoderStats", 1, false},
-	{"nvmlVgpuInstanceGetFBCSessions", 1, false},
-	{"nvmlVgpuInstanceGetFBCStats", 1, false},
-	{"nvmlVgpuInstanceGetFbUsage", 1, false},
-	{"nvmlVgpuInstanceGetFrameRateLimit", 1, false},
-	{"nvmlVgpuInstanceGetGpuInstanceId", 3, false},
-	{"nvmlVgpuInstanceGetGpuPciId", 3, false},
-	{"nvmlVgpuInstanceGetLicenseInfo", 3, false},
-	{"nvmlVgpuInstanceGetLicenseInfo_v2", 3, false},
-	{"nvmlVgpuInstanceGetLicenseStatus", 1, false},
-	{"nvmlVgpuInstanceGetMdevUUID", 1, false},
-	{"nvmlVgpuInstanceGetMetadata", 1, false},
-	{"nvmlVgpuInstanceGetPlacementId", 10, false},
-	{"nvmlVgpuInstanceGetRuntimeStateSize", 13, false},
-	{"nvmlVgpuInstanceGetType", 1, false},
-	{"nvmlVgpuInstanceGetUUID", 1, false},
-	{"nvmlVgpuInstanceGetVmDriverVersion", 1, false},
-	{"nvmlVgpuInstanceGetVmID", 1, false},
-	{"nvmlVgpuInstanceSetEncoderCapacity", 1, false},
-	{"nvmlVgpuTypeGetBAR1Info", 12, false},
-	{"nvmlVgpuTypeGetCapabilities", 4, false},
-	{"nvmlVgpuTypeGetClass", 1, false},
-	{"nvmlVgpuTypeGetDeviceID", 1, false},
-	{"nvmlVgpuTypeGetFbReservation", 10, false},
-	{"nvmlVgpuTypeGetFrameRateLimit", 1, false},
-	{"nvmlVgpuTypeGetFramebufferSize", 1, false},
-	{"nvmlVgpuTypeGetGpuInstanceProfileId", 2, false},
-	{"nvmlVgpuTypeGetGspHeapSize", 10, false},
-	{"nvmlVgpuTypeGetLicense", 1, false},
-	{"nvmlVgpuTypeGetMaxInstances", 1, false},
-	{"nvmlVgpuTypeGetMaxInstancesPerGpuInstance", 14, false},
-	{"nvmlVgpuTypeGetMaxInstancesPerVm", 1, false},
-	{"nvmlVgpuTypeGetName", 1, false},
-	{"nvmlVgpuTypeGetNumDisplayHeads", 1, false},
-	{"nvmlVgpuTypeGetResolution", 1, false},
+// SymbolCount is the number of symbols of all versions.
+const SymbolCount = 442
+
+/*
+Symbols lists every function of every version by its number at the call gate. It is read from
+text when asked for: a table of strings would cost every process that loads the core a relocation each.
+*/
+func Symbols() []Symbol {
+	list := make([]Symbol, 0, SymbolCount)
+	for line := range strings.Lines(symbols) {
+		name, rest, _ := strings.Cut(line, " ")
+		since, status, _ := strings.Cut(rest, " ")
+		n, _ := strconv.Atoi(since)
+		list = append(list, Symbol{name, n, status == "implemented\n"})
+	}
+	return list
 }
+
+const symbols = `nvmlComputeInstanceDestroy 1 stub
+nvmlComputeInstanceGetInfo 1 stub
+nvmlComputeInstanceGetInfo_v2 3 stub
+nvmlDeviceCcuGetStreamState 6 stub
+nvmlDeviceCcuSetStreamState 6 stub
+nvmlDeviceClearAccountingPids 1 stub
+nvmlDeviceClearCpuAffinity 1 stub
+nvmlDeviceClearEccErrorCounts 1 stub
+nvmlDeviceClearFieldValues 6 stub
+nvmlDeviceCreateGpuInstance 1 stub
+nvmlDeviceCreateGpuInstanceWithPlacement 3 stub
+nvmlDeviceDiscoverGpus 1 stub
+nvmlDeviceFreezeNvLinkUtilizationCounter 1 stub
+nvmlDeviceGetAPIRestriction 1 stub
+nvmlDeviceGetAccountingBufferSize 1 implemented
+nvmlDeviceGetAccountingMode 1 implemented
+nvmlDeviceGetAccountingPids 1 implemented
+nvmlDeviceGetAccountingStats 1 implemented
+nvmlDeviceGetAccountingStats_v2 18 implemented
+nvmlDeviceGetActiveVgpus 1 stub
+nvmlDeviceGetAdaptiveClockInfoStatus 3 stub
+nvmlDeviceGetAdaptiveTgpModeInfo_v1 19 stub
+nvmlDeviceGetAddressingMode 15 implemented
+nvmlDeviceGetApplicationsClock 1 implemented
+nvmlDeviceGetArchitecture 1 implemented
+nvmlDeviceGetAttributes 1 stub
+nvmlDeviceGetAttributes_v2 2 stub
+nvmlDeviceGetAutoBoostedClocksEnabled 1 implemented
+nvmlDeviceGetBAR1MemoryInfo 1 implemented
+nvmlDeviceGetBBXTimeData_v1 18 stub
+nvmlDeviceGetBankRemapperStatus_v1 19 stub
+nvmlDeviceGetBoardId 1 implemented
+nvmlDeviceGetBoardPartNumber 1 implemented
+nvmlDeviceGetBrand 1 implemented
+nvmlDeviceGetBridgeChipInfo 1 stub
+nvmlDeviceGetBusType 3 stub
+nvmlDeviceGetC2cModeInfoV 9 implemented
+nvmlDeviceGetCapabilities 11 implemented
+nvmlDeviceGetClkMonStatus 3 stub
+nvmlDeviceGetClock 1 implemented
+nvmlDeviceGetClockInfo 1 implemented
+nvmlDeviceGetClockOffsets 11 stub
+nvmlDeviceGetComputeInstanceId 1 stub
+nvmlDeviceGetComputeMode 1 implemented
+nvmlDeviceGetComputeRunningProcesses 1 implemented
+nvmlDeviceGetComputeRunningProcesses_v2 2 implemented
+nvmlDeviceGetComputeRunningProcesses_v3 3 implemented
+nvmlDeviceGetConfComputeGpuAttestationReport 8 stub
+nvmlDeviceGetConfComputeGpuCertificate 8 stub
+nvmlDeviceGetConfComputeMemSizeInfo 8 stub
+nvmlDeviceGetConfComputeProtectedMemoryUsage 8 implemented
+nvmlDeviceGetCoolerInfo 13 stub
+nvmlDeviceGetCount 1 implemented
+nvmlDeviceGetCount_v2 1 implemented
+nvmlDeviceGetCpuAffinity 1 implemented
+nvmlDeviceGetCpuAffinityWithinScope 1 implemented
+nvmlDeviceGetCreatableVgpus 1 stub
+nvmlDeviceGetCudaComputeCapability 1 implemented
+nvmlDeviceGetCurrPcieLinkGeneration 1 implemented
+nvmlDeviceGetCurrPcieLinkWidth 1 implemented
+nvmlDeviceGetCurrentClockFreqs 13 stub
+nvmlDeviceGetCurrentClocksEventReasons 8 implemented
+nvmlDeviceGetCurrentClocksThrottleReasons 1 implemented
+nvmlDeviceGetDecoderUtilization 1 implemented
+nvmlDeviceGetDefaultApplicationsClock 1 implemented
+nvmlDeviceGetDefaultEccMode 4 implemented
+nvmlDeviceGetDetailedEccErrors 1 implemented
+nvmlDeviceGetDeviceHandleFromMigDeviceHandle 1 stub
+nvmlDeviceGetDisplayActive 1 implemented
+nvmlDeviceGetDisplayMode 1 implemented
+nvmlDeviceGetDramEncryptionMode 13 stub
+nvmlDeviceGetDriverModel 1 implemented
+nvmlDeviceGetDriverModel_v2 11 implemented
+nvmlDeviceGetDynamicPstatesInfo 4 stub
+nvmlDeviceGetEccMode 1 implemented
+nvmlDeviceGetEncoderCapacity 1 stub
+nvmlDeviceGetEncoderSessions 1 implemented
+nvmlDeviceGetEncoderStats 1 implemented
+nvmlDeviceGetEncoderUtilization 1 implemented
+nvmlDeviceGetEnforcedPowerLimit 1 implemented
+nvmlDeviceGetFBCSessions 1 implemented
+nvmlDeviceGetFBCStats 1 implemented
+nvmlDeviceGetFanControlPolicy_v2 6 stub
+nvmlDeviceGetFanSpeed 1 implemented
+nvmlDeviceGetFanSpeedRPM 13 stub
+nvmlDeviceGetFanSpeed_v2 1 implemented
+nvmlDeviceGetFieldValues 1 implemented
+nvmlDeviceGetGpcClkMinMaxVfOffset 5 stub
+nvmlDeviceGetGpcClkVfOffset 4 stub
+nvmlDeviceGetGpuFabricInfo 6 implemented
+nvmlDeviceGetGpuFabricInfoV 10 implemented
+nvmlDeviceGetGpuFabricInfo_v4 19 implemented
+nvmlDeviceGetGpuInstanceById 1 stub
+nvmlDeviceGetGpuInstanceId 1 stub
+nvmlDeviceGetGpuInstancePossiblePlacements 1 stub
+nvmlDeviceGetGpuInstancePossiblePlacements_v2 3 stub
+nvmlDeviceGetGpuInstanceProfileInfo 1 stub
+nvmlDeviceGetGpuInstanceProfileInfoByIdV 15 stub
+nvmlDeviceGetGpuInstanceProfileInfoV 3 stub
+nvmlDeviceGetGpuInstanceRemainingCapacity 1 stub
+nvmlDeviceGetGpuInstances 1 stub
+nvmlDeviceGetGpuMaxPcieLinkGeneration 6 implemented
+nvmlDeviceGetGpuOperationMode 1 implemented
+nvmlDeviceGetGraphicsRunningProcesses 1 implemented
+nvmlDeviceGetGraphicsRunningProcesses_v2 2 implemented
+nvmlDeviceGetGraphicsRunningProcesses_v3 3 implemented
+nvmlDeviceGetGridLicensableFeatures 1 stub
+nvmlDeviceGetGridLicensableFeatures_v2 1 stub
+nvmlDeviceGetGridLicensableFeatures_v3 1 stub
+nvmlDeviceGetGridLicensableFeatures_v4 3 stub
+nvmlDeviceGetGspFirmwareMode 4 implemented
+nvmlDeviceGetGspFirmwareVersion 4 implemented
+nvmlDeviceGetHandleByIndex 1 implemented
+nvmlDeviceGetHandleByIndex_v2 1 implemented
+nvmlDeviceGetHandleByPciBusId 1 implemented
+nvmlDeviceGetHandleByPciBusId_v2 1 implemented
+nvmlDeviceGetHandleBySerial 1 implemented
+nvmlDeviceGetHandleByUUID 1 implemented
+nvmlDeviceGetHandleByUUIDV 14 implemented
+nvmlDeviceGetHostVgpuMode 1 implemented
+nvmlDeviceGetHostname_v1 16 stub
+nvmlDeviceGetIndex 1 implemented
+nvmlDeviceGetInforomConfigurationChecksum 1 stub
+nvmlDeviceGetInforomImageVersion 1 implemented
+nvmlDeviceGetInforomVersion 1 implemented
+nvmlDeviceGetIrqNum 3 stub
+nvmlDeviceGetJpgUtilization 8 implemented
+nvmlDeviceGetLastBBXFlushTime 9 implemented
+nvmlDeviceGetMPSComputeRunningProcesses 3 implemented
+nvmlDeviceGetMPSComputeRunningProcesses_v2 3 implemented
+nvmlDeviceGetMPSComputeRunningProcesses_v3 3 implemented
+nvmlDeviceGetMarginTemperature 13 implemented
+nvmlDeviceGetMaxClockInfo 1 implemented
+nvmlDeviceGetMaxCustomerBoostClock 1 implemented
+nvmlDeviceGetMaxMigDeviceCount 1 implemented
+nvmlDeviceGetMaxPcieLinkGeneration 1 implemented
+nvmlDeviceGetMaxPcieLinkWidth 1 implemented
+nvmlDeviceGetMemClkMinMaxVfOffset 5 stub
+nvmlDeviceGetMemClkVfOffset 5 stub
+nvmlDeviceGetMemoryAffinity 1 implemented
+nvmlDeviceGetMemoryBusWidth 3 implemented
+nvmlDeviceGetMemoryErrorCounter 1 implemented
+nvmlDeviceGetMemoryInfo 1 implemented
+nvmlDeviceGetMemoryInfo_v2 3 implemented
+nvmlDeviceGetMemoryLimits_v1 19 stub
+nvmlDeviceGetMigDeviceHandleByIndex 1 implemented
+nvmlDeviceGetMigMode 1 implemented
+nvmlDeviceGetMinMaxClockOfPState 4 stub
+nvmlDeviceGetMinMaxFanSpeed 4 stub
+nvmlDeviceGetMinorNumber 1 implemented
+nvmlDeviceGetModuleId 8 implemented
+nvmlDeviceGetMultiGpuBoard 1 implemented
+nvmlDeviceGetName 1 implemented
+nvmlDeviceGetNumFans 3 implemented
+nvmlDeviceGetNumGpuCores 3 implemented
+nvmlDeviceGetNumaNodeId 10 stub
+nvmlDeviceGetNvLinkCapability 1 implemented
+nvmlDeviceGetNvLinkErrorCounter 1 implemented
+nvmlDeviceGetNvLinkInfo 15 stub
+nvmlDeviceGetNvLinkRemoteDeviceType 3 implemented
+nvmlDeviceGetNvLinkRemotePciInfo 1 implemented
+nvmlDeviceGetNvLinkRemotePciInfo_v2 1 implemented
+nvmlDeviceGetNvLinkState 1 implemented
+nvmlDeviceGetNvLinkTelemetrySamples_v1 19 stub
+nvmlDeviceGetNvLinkUtilizationControl 1 stub
+nvmlDeviceGetNvLinkUtilizationCounter 1 stub
+nvmlDeviceGetNvLinkVersion 1 implemented
+nvmlDeviceGetNvlinkBwMode 13 stub
+nvmlDeviceGetNvlinkSupportedBwModes 13 stub
+nvmlDeviceGetOfaUtilization 8 implemented
+nvmlDeviceGetP2PStatus 1 implemented
+nvmlDeviceGetPciInfo 1 implemented
+nvmlDeviceGetPciInfoExt 10 implemented
+nvmlDeviceGetPciInfo_v2 1 implemented
+nvmlDeviceGetPciInfo_v3 1 implemented
+nvmlDeviceGetPcieLinkMaxSpeed 3 implemented
+nvmlDeviceGetPcieReplayCounter 1 implemented
+nvmlDeviceGetPcieSpeed 4 implemented
+nvmlDeviceGetPcieThroughput 1 implemented
+nvmlDeviceGetPdi 15 implemented
+nvmlDeviceGetPerformanceModes 13 stub
+nvmlDeviceGetPerformanceState 1 implemented
+nvmlDeviceGetPersistenceMode 1 implemented
+nvmlDeviceGetPgpuMetadataString 1 stub
+nvmlDeviceGetPlatformInfo 13 implemented
+nvmlDeviceGetPowerManagementDefaultLimit 1 implemented
+nvmlDeviceGetPowerManagementLimit 1 implemented
+nvmlDeviceGetPowerManagementLimitConstraints 1 implemented
+nvmlDeviceGetPowerManagementMode 1 implemented
+nvmlDeviceGetPowerMizerMode_v1 15 stub
+nvmlDeviceGetPowerMode 5 stub
+nvmlDeviceGetPowerSource 3 stub
+nvmlDeviceGetPowerState 1 implemented
+nvmlDeviceGetPowerUsage 1 implemented
+nvmlDeviceGetProcessUtilization 1 implemented
+nvmlDeviceGetProcessesUtilizationInfo 10 stub
+nvmlDeviceGetRemappedRows 1 implemented
+nvmlDeviceGetRemappedRows_v2 17 implemented
+nvmlDeviceGetRepairStatus 15 implemented
+nvmlDeviceGetRetiredPages 1 implemented
+nvmlDeviceGetRetiredPagesPendingStatus 1 implemented
+nvmlDeviceGetRetiredPages_v2 1 implemented
+nvmlDeviceGetRowRemapperHistogram 2 implemented
+nvmlDeviceGetRunningProcessDetailList 8 stub
+nvmlDeviceGetSamples 1 stub
+nvmlDeviceGetSerial 1 implemented
+nvmlDeviceGetSramEccErrorStatus 10 implemented
+nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts 15 stub
+nvmlDeviceGetSupportedClocksEventReasons 8 implemented
+nvmlDeviceGetSupportedClocksThrottleReasons 1 implemented
+nvmlDeviceGetSupportedEventTypes 1 stub
+nvmlDeviceGetSupportedGraphicsClocks 1 implemented
+nvmlDeviceGetSupportedMemoryClocks 1 implemented
+nvmlDeviceGetSupportedPerformanceStates 4 stub
+nvmlDeviceGetSupportedPowerModes 5 stub
+nvmlDeviceGetSupportedVgpus 1 stub
+nvmlDeviceGetTargetFanSpeed 5 implemented
+nvmlDeviceGetTemperature 1 implemented
+nvmlDeviceGetTemperatureThreshold 1 implemented
+nvmlDeviceGetTemperatureV 13 implemented
+nvmlDeviceGetThermalSettings 4 stub
+nvmlDeviceGetTopologyCommonAncestor 1 implemented
+nvmlDeviceGetTopologyNearestGpus 1 implemented
+nvmlDeviceGetTotalEccErrors 1 implemented
+nvmlDeviceGetTotalEnergyConsumption 1 implemented
+nvmlDeviceGetUUID 1 implemented
+nvmlDeviceGetUnrepairableMemoryFlag_v1 16 implemented
+nvmlDeviceGetUtilizationRates 1 implemented
+nvmlDeviceGetVbiosVersion 1 implemented
+nvmlDeviceGetVgpuCapabilities 6 stub
+nvmlDeviceGetVgpuHeterogeneousMode 10 stub
+nvmlDeviceGetVgpuInstancesUtilizationInfo 10 stub
+nvmlDeviceGetVgpuMetadata 1 stub
+nvmlDeviceGetVgpuProcessUtilization 1 stub
+nvmlDeviceGetVgpuProcessesUtilizationInfo 10 stub
+nvmlDeviceGetVgpuSchedulerCapabilities 6 stub
+nvmlDeviceGetVgpuSchedulerLog 6 stub
+nvmlDeviceGetVgpuSchedulerLog_v2 17 stub
+nvmlDeviceGetVgpuSchedulerState 6 stub
+nvmlDeviceGetVgpuSchedulerState_v2 17 stub
+nvmlDeviceGetVgpuTypeCreatablePlacements 10 stub
+nvmlDeviceGetVgpuTypeSupportedPlacements 10 stub
+nvmlDeviceGetVgpuUtilization 1 stub
+nvmlDeviceGetViolationStatus 1 implemented
+nvmlDeviceGetVirtualizationMode 1 implemented
+nvmlDeviceIsMigDeviceHandle 1 implemented
+nvmlDeviceModifyDrainState 1 stub
+nvmlDeviceOnSameBoard 1 implemented
+nvmlDevicePerfMetricsGetSamples_v1 19 stub
+nvmlDevicePowerSmoothingActivatePresetProfile 13 stub
+nvmlDevicePowerSmoothingSetState 13 stub
+nvmlDevicePowerSmoothingUpdatePresetProfileParam 13 stub
+nvmlDeviceQueryDrainState 1 stub
+nvmlDeviceReadPRMCounters_v1 16 stub
+nvmlDeviceReadWritePRM_v1 15 stub
+nvmlDeviceRegisterEvents 1 stub
+nvmlDeviceRemoveGpu 1 stub
+nvmlDeviceRemoveGpu_v2 1 stub
+nvmlDeviceResetApplicationsClocks 1 stub
+nvmlDeviceResetGpuLockedClocks 1 stub
+nvmlDeviceResetMemoryLockedClocks 3 stub
+nvmlDeviceResetNvLinkErrorCounters 1 stub
+nvmlDeviceResetNvLinkUtilizationCounter 1 stub
+nvmlDeviceSetAPIRestriction 1 stub
+nvmlDeviceSetAccountingMode 1 stub
+nvmlDeviceSetAdaptiveTgpMode_v1 19 stub
+nvmlDeviceSetApplicationsClocks 1 stub
+nvmlDeviceSetAutoBoostedClocksEnabled 1 stub
+nvmlDeviceSetClockOffsets 11 stub
+nvmlDeviceSetComputeMode 1 stub
+nvmlDeviceSetConfComputeUnprotectedMemSize 8 stub
+nvmlDeviceSetCpuAffinity 1 stub
+nvmlDeviceSetDefaultAutoBoostedClocksEnabled 1 stub
+nvmlDeviceSetDefaultFanSpeed_v2 4 stub
+nvmlDeviceSetDramEncryptionMode 13 stub
+nvmlDeviceSetDriverModel 1 stub
+nvmlDeviceSetEccMode 1 stub
+nvmlDeviceSetFanControlPolicy 6 stub
+nvmlDeviceSetFanSpeed_v2 4 stub
+nvmlDeviceSetGpcClkVfOffset 4 stub
+nvmlDeviceSetGpuLockedClocks 1 stub
+nvmlDeviceSetGpuOperationMode 1 stub
+nvmlDeviceSetHostname_v1 16 stub
+nvmlDeviceSetMemClkVfOffset 5 stub
+nvmlDeviceSetMemoryLimits_v1 19 stub
+nvmlDeviceSetMemoryLockedClocks 3 stub
+nvmlDeviceSetMigMode 1 stub
+nvmlDeviceSetNvLinkDeviceLowPowerThreshold 6 stub
+nvmlDeviceSetNvLinkUtilizationControl 1 stub
+nvmlDeviceSetNvlinkBwMode 13 stub
+nvmlDeviceSetNvlinkBwModeAsync_v1 19 stub
+nvmlDeviceSetPersistenceMode 1 stub
+nvmlDeviceSetPowerManagementLimit 1 stub
+nvmlDeviceSetPowerManagementLimit_v2 8 stub
+nvmlDeviceSetPowerMizerMode_v1 15 stub
+nvmlDeviceSetPowerMode 5 stub
+nvmlDeviceSetRusdSettings_v1 16 stub
+nvmlDeviceSetTemperatureThreshold 3 stub
+nvmlDeviceSetVgpuCapabilities 10 stub
+nvmlDeviceSetVgpuHeterogeneousMode 10 stub
+nvmlDeviceSetVgpuSchedulerState 6 stub
+nvmlDeviceSetVgpuSchedulerState_v2 17 stub
+nvmlDeviceSetVirtualizationMode 1 stub
+nvmlDeviceValidateInforom 1 implemented
+nvmlDeviceVgpuForceGspUnload 17 stub
+nvmlDeviceWorkloadPowerProfileClearRequestedProfiles 13 stub
+nvmlDeviceWorkloadPowerProfileGetCurrentProfiles 13 stub
+nvmlDeviceWorkloadPowerProfileGetProfilesInfo 13 stub
+nvmlDeviceWorkloadPowerProfileSetRequestedProfiles 13 stub
+nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1 16 stub
+nvmlErrorString 1 implemented
+nvmlEventSetCreate 1 implemented
+nvmlEventSetFree 1 implemented
+nvmlEventSetGetContextCount_v1 19 stub
+nvmlEventSetGetContextData_v1 19 stub
+nvmlEventSetGetContextInfo_v1 19 stub
+nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1 19 stub
+nvmlEventSetRegisterGpuOperationalEvents_v1 19 stub
+nvmlEventSetWait 1 stub
+nvmlEventSetWait_v2 1 stub
+nvmlEventSetWait_v3 19 stub
+nvmlGetBlacklistDeviceCount 1 implemented
+nvmlGetBlacklistDeviceInfoByIndex 1 implemented
+nvmlGetExcludedDeviceCount 3 implemented
+nvmlGetExcludedDeviceInfoByIndex 3 implemented
+nvmlGetVgpuCompatibility 1 stub
+nvmlGetVgpuDriverCapabilities 6 stub
+nvmlGetVgpuVersion 1 stub
+nvmlGpmMetricsGet 5 stub
+nvmlGpmMigSampleGet 6 stub
+nvmlGpmQueryDeviceSupport 5 stub
+nvmlGpmQueryIfStreamingEnabled 8 stub
+nvmlGpmSampleAlloc 5 stub
+nvmlGpmSampleFree 5 stub
+nvmlGpmSampleGet 5 stub
+nvmlGpmSetStreamingEnabled 8 stub
+nvmlGpuInstanceCreateComputeInstance 1 stub
+nvmlGpuInstanceCreateComputeInstanceWithPlacement 6 stub
+nvmlGpuInstanceDestroy 1 stub
+nvmlGpuInstanceGetActiveVgpus 14 stub
+nvmlGpuInstanceGetComputeInstanceById 1 stub
+nvmlGpuInstanceGetComputeInstancePossiblePlacements 6 stub
+nvmlGpuInstanceGetComputeInstanceProfileInfo 1 stub
+nvmlGpuInstanceGetComputeInstanceProfileInfoV 3 stub
+nvmlGpuInstanceGetComputeInstanceRemainingCapacity 1 stub
+nvmlGpuInstanceGetComputeInstances 1 stub
+nvmlGpuInstanceGetCreatableVgpus 14 stub
+nvmlGpuInstanceGetInfo 1 stub
+nvmlGpuInstanceGetVgpuHeterogeneousMode 14 stub
+nvmlGpuInstanceGetVgpuSchedulerLog 14 stub
+nvmlGpuInstanceGetVgpuSchedulerLog_v2 17 stub
+nvmlGpuInstanceGetVgpuSchedulerState 14 stub
+nvmlGpuInstanceGetVgpuSchedulerState_v2 17 stub
+nvmlGpuInstanceGetVgpuTypeCreatablePlacements 14 stub
+nvmlGpuInstanceSetVgpuHeterogeneousMode 14 stub
+nvmlGpuInstanceSetVgpuSchedulerState 14 stub
+nvmlGpuInstanceSetVgpuSchedulerState_v2 17 stub
+nvmlInit 1 implemented
+nvmlInitWithFlags 1 implemented
+nvmlInit_v2 1 implemented
+nvmlInternalGetExportTable 1 implemented
+nvmlInternalSlot213 1 stub
+nvmlInternalSlot214 1 stub
+nvmlInternalSlot215 1 stub
+nvmlInternalSlot231 1 stub
+nvmlInternalSlot237 1 stub
+nvmlInternalSlot72 1 stub
+nvmlSetVgpuVersion 1 stub
+nvmlShutdown 1 implemented
+nvmlSystemEventSetCreate 14 stub
+nvmlSystemEventSetFree 14 stub
+nvmlSystemEventSetWait 14 stub
+nvmlSystemGetCPER_v1 18 stub
+nvmlSystemGetConfComputeCapabilities 8 stub
+nvmlSystemGetConfComputeGpusReadyState 8 stub
+nvmlSystemGetConfComputeKeyRotationThresholdInfo 10 stub
+nvmlSystemGetConfComputeSettings 10 stub
+nvmlSystemGetConfComputeState 8 implemented
+nvmlSystemGetCudaDriverVersion 1 implemented
+nvmlSystemGetCudaDriverVersion_v2 1 implemented
+nvmlSystemGetDriverBranch 12 stub
+nvmlSystemGetDriverVersion 1 implemented
+nvmlSystemGetHicVersion 1 implemented
+nvmlSystemGetNVMLVersion 1 implemented
+nvmlSystemGetNvlinkBwMode 8 stub
+nvmlSystemGetProcessName 1 implemented
+nvmlSystemGetTopologyGpuSet 1 implemented
+nvmlSystemRegisterEvents 14 stub
+nvmlSystemSetConfComputeGpusReadyState 8 stub
+nvmlSystemSetConfComputeKeyRotationThresholdInfo 10 stub
+nvmlSystemSetNvlinkBwMode 8 stub
+nvmlUnitGetCount 1 implemented
+nvmlUnitGetDevices 1 stub
+nvmlUnitGetFanSpeedInfo 1 stub
+nvmlUnitGetHandleByIndex 1 stub
+nvmlUnitGetLedState 1 stub
+nvmlUnitGetPsuInfo 1 stub
+nvmlUnitGetTemperature 1 stub
+nvmlUnitGetUnitInfo 1 stub
+nvmlUnitSetLedState 1 stub
+nvmlVgpuInstanceClearAccountingPids 1 stub
+nvmlVgpuInstanceGetAccountingMode 1 stub
+nvmlVgpuInstanceGetAccountingPids 1 stub
+nvmlVgpuInstanceGetAccountingStats 1 stub
+nvmlVgpuInstanceGetEccMode 1 stub
+nvmlVgpuInstanceGetEncoderCapacity 1 stub
+nvmlVgpuInstanceGetEncoderSessions 1 stub
+nvmlVgpuInstanceGetEncoderStats 1 stub
+nvmlVgpuInstanceGetFBCSessions 1 stub
+nvmlVgpuInstanceGetFBCStats 1 stub
+nvmlVgpuInstanceGetFbUsage 1 stub
+nvmlVgpuInstanceGetFrameRateLimit 1 stub
+nvmlVgpuInstanceGetGpuInstanceId 3 stub
+nvmlVgpuInstanceGetGpuPciId 3 stub
+nvmlVgpuInstanceGetLicenseInfo 3 stub
+nvmlVgpuInstanceGetLicenseInfo_v2 3 stub
+nvmlVgpuInstanceGetLicenseStatus 1 stub
+nvmlVgpuInstanceGetMdevUUID 1 stub
+nvmlVgpuInstanceGetMetadata 1 stub
+nvmlVgpuInstanceGetPlacementId 10 stub
+nvmlVgpuInstanceGetRuntimeStateSize 13 stub
+nvmlVgpuInstanceGetType 1 stub
+nvmlVgpuInstanceGetUUID 1 stub
+nvmlVgpuInstanceGetVmDriverVersion 1 stub
+nvmlVgpuInstanceGetVmID 1 stub
+nvmlVgpuInstanceSetEncoderCapacity 1 stub
+nvmlVgpuTypeGetBAR1Info 12 stub
+nvmlVgpuTypeGetCapabilities 4 stub
+nvmlVgpuTypeGetClass 1 stub
+nvmlVgpuTypeGetDeviceID 1 stub
+nvmlVgpuTypeGetFbReservation 10 stub
+nvmlVgpuTypeGetFrameRateLimit 1 stub
+nvmlVgpuTypeGetFramebufferSize 1 stub
+nvmlVgpuTypeGetGpuInstanceProfileId 2 stub
+nvmlVgpuTypeGetGspHeapSize 10 stub
+nvmlVgpuTypeGetLicense 1 stub
+nvmlVgpuTypeGetMaxInstances 1 stub
+nvmlVgpuTypeGetMaxInstancesPerGpuInstance 14 stub
+nvmlVgpuTypeGetMaxInstancesPerVm 1 stub
+nvmlVgpuTypeGetName 1 stub
+nvmlVgpuTypeGetNumDisplayHeads 1 stub
+nvmlVgpuTypeGetResolution 1 stub
+`

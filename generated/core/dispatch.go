@@ -10,7 +10,7 @@ import (
 )
 
 // calls holds the unpacking function of every retired stub, by symbol number.
-var calls = [len(abi.Symbols)]func(unsafe.Pointer) abi.Return{
+var calls = [abi.SymbolCount]func(unsafe.Pointer) abi.Return{
 	14:  callDeviceGetAccountingBufferSize,
 	15:  callDeviceGetAccountingMode,
 	16:  callDeviceGetAccountingPids,
@@ -25,6 +25,7 @@ var calls = [len(abi.Symbols)]func(unsafe.Pointer) abi.Return{
 	32:  callDeviceGetBoardPartNumber,
 	33:  callDeviceGetBrand,
 	36:  callDeviceGetC2cModeInfoV,
+	37:  callDeviceGetCapabilities,
 	39:  callDeviceGetClock,
 	40:  callDeviceGetClockInfo,
 	43:  callDeviceGetComputeMode,
@@ -34,6 +35,8 @@ var calls = [len(abi.Symbols)]func(unsafe.Pointer) abi.Return{
 	50:  callDeviceGetConfComputeProtectedMemoryUsage,
 	52:  callDeviceGetCount,
 	53:  callDeviceGetCount_v2,
+	54:  callDeviceGetCpuAffinity,
+	55:  callDeviceGetCpuAffinityWithinScope,
 	57:  callDeviceGetCudaComputeCapability,
 	58:  callDeviceGetCurrPcieLinkGeneration,
 	59:  callDeviceGetCurrPcieLinkWidth,
@@ -89,10 +92,12 @@ var calls = [len(abi.Symbols)]func(unsafe.Pointer) abi.Return{
 	134: callDeviceGetMaxMigDeviceCount,
 	135: callDeviceGetMaxPcieLinkGeneration,
 	136: callDeviceGetMaxPcieLinkWidth,
+	139: callDeviceGetMemoryAffinity,
 	140: callDeviceGetMemoryBusWidth,
 	141: callDeviceGetMemoryErrorCounter,
 	142: callDeviceGetMemoryInfo,
 	143: callDeviceGetMemoryInfo_v2,
+	145: callDeviceGetMigDeviceHandleByIndex,
 	146: callDeviceGetMigMode,
 	149: callDeviceGetMinorNumber,
 	150: callDeviceGetModuleId,
@@ -146,6 +151,7 @@ var calls = [len(abi.Symbols)]func(unsafe.Pointer) abi.Return{
 	218: callDeviceGetTemperatureThreshold,
 	219: callDeviceGetTemperatureV,
 	221: callDeviceGetTopologyCommonAncestor,
+	222: callDeviceGetTopologyNearestGpus,
 	223: callDeviceGetTotalEccErrors,
 	224: callDeviceGetTotalEnergyConsumption,
 	225: callDeviceGetUUID,
@@ -159,15 +165,23 @@ var calls = [len(abi.Symbols)]func(unsafe.Pointer) abi.Return{
 	303: callDeviceValidateInforom,
 	311: callEventSetCreate,
 	312: callEventSetFree,
+	321: callGetBlacklistDeviceCount,
+	322: callGetBlacklistDeviceInfoByIndex,
+	323: callGetExcludedDeviceCount,
+	324: callGetExcludedDeviceInfoByIndex,
 	357: callInit,
 	358: callInitWithFlags,
 	359: callInit_v2,
 	368: callShutdown,
+	377: callSystemGetConfComputeState,
 	378: callSystemGetCudaDriverVersion,
 	379: callSystemGetCudaDriverVersion_v2,
 	381: callSystemGetDriverVersion,
+	382: callSystemGetHicVersion,
 	383: callSystemGetNVMLVersion,
 	385: callSystemGetProcessName,
+	386: callSystemGetTopologyGpuSet,
+	391: callUnitGetCount,
 }
 
 func callDeviceGetAccountingBufferSize(a unsafe.Pointer) abi.Return {
@@ -435,6 +449,32 @@ func callDeviceGetC2cModeInfoV(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callDeviceGetCapabilities(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000008:
+		n1 = 8
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.DeviceCapabilities_v1_t
+	get(unsafe.Pointer(&v1), p1, n1)
+	ret := handwritten.DeviceGetCapabilities(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
 func callDeviceGetClock(a unsafe.Pointer) abi.Return {
 	v0 := handle[engine.Device](a, 0)
 	if v0 == nil {
@@ -588,6 +628,52 @@ func callDeviceGetCount_v2(a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	*(*uint32)(p0) = r0
+	return abi.SUCCESS
+}
+
+func callDeviceGetCpuAffinity(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	v2, ok := getArray[uint64](p2, int(word[uint32](a, 1)), 8)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	ret := handwritten.DeviceGetCpuAffinity(v0, v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putArray(p2, v2, 8); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetCpuAffinityWithinScope(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	v2, ok := getArray[uint64](p2, int(word[uint32](a, 1)), 8)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	ret := handwritten.DeviceGetCpuAffinityWithinScope(v0, v2, word[abi.AffinityScope_t](a, 3))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putArray(p2, v2, 8); ret != abi.SUCCESS {
+		return ret
+	}
 	return abi.SUCCESS
 }
 
@@ -796,19 +882,17 @@ func callDeviceGetDriverModel(a unsafe.Pointer) abi.Return {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := pointer(a, 1)
-	if p1 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
-	}
 	p2 := pointer(a, 2)
-	if p2 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
-	}
 	r1, r2, ret := handwritten.DeviceGetDriverModel(v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	*(*abi.DriverModel_t)(p1) = r1
-	*(*abi.DriverModel_t)(p2) = r2
+	if p1 != nil {
+		*(*abi.DriverModel_t)(p1) = r1
+	}
+	if p2 != nil {
+		*(*abi.DriverModel_t)(p2) = r2
+	}
 	return abi.SUCCESS
 }
 
@@ -818,19 +902,17 @@ func callDeviceGetDriverModel_v2(a unsafe.Pointer) abi.Return {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := pointer(a, 1)
-	if p1 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
-	}
 	p2 := pointer(a, 2)
-	if p2 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
-	}
 	r1, r2, ret := handwritten.DeviceGetDriverModel(v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	*(*abi.DriverModel_t)(p1) = r1
-	*(*abi.DriverModel_t)(p2) = r2
+	if p1 != nil {
+		*(*abi.DriverModel_t)(p1) = r1
+	}
+	if p2 != nil {
+		*(*abi.DriverModel_t)(p2) = r2
+	}
 	return abi.SUCCESS
 }
 
@@ -1127,19 +1209,17 @@ func callDeviceGetGpuOperationMode(a unsafe.Pointer) abi.Return {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := pointer(a, 1)
-	if p1 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
-	}
 	p2 := pointer(a, 2)
-	if p2 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
-	}
 	r1, r2, ret := handwritten.DeviceGetGpuOperationMode(v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	*(*abi.GpuOperationMode_t)(p1) = r1
-	*(*abi.GpuOperationMode_t)(p2) = r2
+	if p1 != nil {
+		*(*abi.GpuOperationMode_t)(p1) = r1
+	}
+	if p2 != nil {
+		*(*abi.GpuOperationMode_t)(p2) = r2
+	}
 	return abi.SUCCESS
 }
 
@@ -1651,6 +1731,29 @@ func callDeviceGetMaxPcieLinkWidth(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callDeviceGetMemoryAffinity(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	v2, ok := getArray[uint64](p2, int(word[uint32](a, 1)), 8)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	ret := handwritten.DeviceGetMemoryAffinity(v0, v2, word[abi.AffinityScope_t](a, 3))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putArray(p2, v2, 8); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
 func callDeviceGetMemoryBusWidth(a unsafe.Pointer) abi.Return {
 	v0 := handle[engine.Device](a, 0)
 	if v0 == nil {
@@ -1727,6 +1830,23 @@ func callDeviceGetMemoryInfo_v2(a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceGetMigDeviceHandleByIndex(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetMigDeviceHandleByIndex(v0, word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p2) = r2.Handle()
 	return abi.SUCCESS
 }
 
@@ -2762,6 +2882,26 @@ func callDeviceGetTopologyCommonAncestor(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callDeviceGetTopologyNearestGpus(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r3, ret := handwritten.DeviceGetTopologyNearestGpus(v0, word[abi.GpuTopologyLevel_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p2, p3, handles(r3), 8, true); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
 func callDeviceGetTotalEccErrors(a unsafe.Pointer) abi.Return {
 	v0 := handle[engine.Device](a, 0)
 	if v0 == nil {
@@ -2975,6 +3115,62 @@ func callEventSetFree(a unsafe.Pointer) abi.Return {
 	return handwritten.EventSetFree(v0)
 }
 
+func callGetBlacklistDeviceCount(a unsafe.Pointer) abi.Return {
+	p0 := pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r0, ret := handwritten.GetExcludedDeviceCount()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p0) = r0
+	return abi.SUCCESS
+}
+
+func callGetBlacklistDeviceInfoByIndex(a unsafe.Pointer) abi.Return {
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.ExcludedDeviceInfo_t
+	get(unsafe.Pointer(&v1), p1, 148)
+	ret := handwritten.GetExcludedDeviceInfoByIndex(word[uint32](a, 0), &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 148)
+	return abi.SUCCESS
+}
+
+func callGetExcludedDeviceCount(a unsafe.Pointer) abi.Return {
+	p0 := pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r0, ret := handwritten.GetExcludedDeviceCount()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p0) = r0
+	return abi.SUCCESS
+}
+
+func callGetExcludedDeviceInfoByIndex(a unsafe.Pointer) abi.Return {
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.ExcludedDeviceInfo_t
+	get(unsafe.Pointer(&v1), p1, 148)
+	ret := handwritten.GetExcludedDeviceInfoByIndex(word[uint32](a, 0), &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 148)
+	return abi.SUCCESS
+}
+
 func callInit(a unsafe.Pointer) abi.Return {
 	return handwritten.Init()
 }
@@ -2989,6 +3185,21 @@ func callInit_v2(a unsafe.Pointer) abi.Return {
 
 func callShutdown(a unsafe.Pointer) abi.Return {
 	return handwritten.Shutdown()
+}
+
+func callSystemGetConfComputeState(a unsafe.Pointer) abi.Return {
+	p0 := pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v0 abi.ConfComputeSystemState_t
+	get(unsafe.Pointer(&v0), p0, 12)
+	ret := handwritten.SystemGetConfComputeState(&v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p0, unsafe.Pointer(&v0), 12)
+	return abi.SUCCESS
 }
 
 func callSystemGetCudaDriverVersion(a unsafe.Pointer) abi.Return {
@@ -3032,6 +3243,22 @@ func callSystemGetDriverVersion(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callSystemGetHicVersion(a unsafe.Pointer) abi.Return {
+	p1 := pointer(a, 1)
+	p0 := pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.SystemGetHicVersion()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p0, p1, r1, 36, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
 func callSystemGetNVMLVersion(a unsafe.Pointer) abi.Return {
 	p0 := pointer(a, 0)
 	if p0 == nil {
@@ -3059,5 +3286,34 @@ func callSystemGetProcessName(a unsafe.Pointer) abi.Return {
 	if ret = putText(p1, word[uint32](a, 2), r1); ret != abi.SUCCESS {
 		return ret
 	}
+	return abi.SUCCESS
+}
+
+func callSystemGetTopologyGpuSet(a unsafe.Pointer) abi.Return {
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.SystemGetTopologyGpuSet(word[uint32](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, handles(r2), 8, true); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callUnitGetCount(a unsafe.Pointer) abi.Return {
+	p0 := pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r0, ret := handwritten.UnitGetCount()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p0) = r0
 	return abi.SUCCESS
 }

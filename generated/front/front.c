@@ -241,9 +241,8 @@ nvmlReturn_t nvmlDeviceGetC2cModeInfoV(nvmlDevice_t device, nvmlC2cModeInfo_v1_t
 
 nvmlReturn_t nvmlDeviceGetCapabilities(nvmlDevice_t device, nvmlDeviceCapabilities_t *caps)
 {
-    (void)device;
-    (void)caps;
-    return nvmlfab_stub(11);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(caps)};
+    return nvmlfab_gate(37, 11, a);
 }
 
 nvmlReturn_t nvmlDeviceGetClkMonStatus(nvmlDevice_t device, nvmlClkMonStatus_t *status)
@@ -351,19 +350,14 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
 
 nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int cpuSetSize, unsigned long *cpuSet)
 {
-    (void)device;
-    (void)cpuSetSize;
-    (void)cpuSet;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(cpuSetSize), NVMLFAB_WORD(cpuSet)};
+    return nvmlfab_gate(54, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, unsigned int cpuSetSize, unsigned long *cpuSet, nvmlAffinityScope_t scope)
 {
-    (void)device;
-    (void)cpuSetSize;
-    (void)cpuSet;
-    (void)scope;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(cpuSetSize), NVMLFAB_WORD(cpuSet), NVMLFAB_WORD(scope)};
+    return nvmlfab_gate(55, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCreatableVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuTypeId_t *vgpuTypeIds)
@@ -911,11 +905,8 @@ nvmlReturn_t nvmlDeviceGetMemClkVfOffset(nvmlDevice_t device, int *offset)
 
 nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int nodeSetSize, unsigned long *nodeSet, nvmlAffinityScope_t scope)
 {
-    (void)device;
-    (void)nodeSetSize;
-    (void)nodeSet;
-    (void)scope;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(nodeSetSize), NVMLFAB_WORD(nodeSet), NVMLFAB_WORD(scope)};
+    return nvmlfab_gate(139, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned int *busWidth)
@@ -951,10 +942,8 @@ nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimi
 
 nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *migDevice)
 {
-    (void)device;
-    (void)index;
-    (void)migDevice;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(index), NVMLFAB_WORD(migDevice)};
+    return nvmlfab_gate(145, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode, unsigned int *pendingMode)
@@ -1441,11 +1430,8 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevic
 
 nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopologyLevel_t level, unsigned int *count, nvmlDevice_t *deviceArray)
 {
-    (void)device;
-    (void)level;
-    (void)count;
-    (void)deviceArray;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(level), NVMLFAB_WORD(count), NVMLFAB_WORD(deviceArray)};
+    return nvmlfab_gate(222, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType, unsigned long long *eccCounts)
@@ -2136,28 +2122,26 @@ nvmlReturn_t nvmlEventSetWait_v3(nvmlEventSet_t set, nvmlEventSetWait_v3_t *para
 
 nvmlReturn_t nvmlGetBlacklistDeviceCount(unsigned int *deviceCount)
 {
-    (void)deviceCount;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(deviceCount)};
+    return nvmlfab_gate(321, 1, a);
 }
 
 nvmlReturn_t nvmlGetBlacklistDeviceInfoByIndex(unsigned int index, nvmlExcludedDeviceInfo_t *info)
 {
-    (void)index;
-    (void)info;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(index), NVMLFAB_WORD(info)};
+    return nvmlfab_gate(322, 1, a);
 }
 
 nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned int *deviceCount)
 {
-    (void)deviceCount;
-    return nvmlfab_stub(3);
+    const uint64_t a[] = {NVMLFAB_WORD(deviceCount)};
+    return nvmlfab_gate(323, 3, a);
 }
 
 nvmlReturn_t nvmlGetExcludedDeviceInfoByIndex(unsigned int index, nvmlExcludedDeviceInfo_t *info)
 {
-    (void)index;
-    (void)info;
-    return nvmlfab_stub(3);
+    const uint64_t a[] = {NVMLFAB_WORD(index), NVMLFAB_WORD(info)};
+    return nvmlfab_gate(324, 3, a);
 }
 
 nvmlReturn_t nvmlGetVgpuCompatibility(nvmlVgpuMetadata_t *vgpuMetadata, nvmlVgpuPgpuMetadata_t *pgpuMetadata, nvmlVgpuPgpuCompatibility_t *compatibilityInfo)
@@ -2477,8 +2461,8 @@ nvmlReturn_t nvmlSystemGetConfComputeSettings(nvmlSystemConfComputeSettings_t *s
 
 nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *state)
 {
-    (void)state;
-    return nvmlfab_stub(8);
+    const uint64_t a[] = {NVMLFAB_WORD(state)};
+    return nvmlfab_gate(377, 8, a);
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *cudaDriverVersion)
@@ -2508,9 +2492,8 @@ nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 
 nvmlReturn_t nvmlSystemGetHicVersion(unsigned int *hwbcCount, nvmlHwbcEntry_t *hwbcEntries)
 {
-    (void)hwbcCount;
-    (void)hwbcEntries;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(hwbcCount), NVMLFAB_WORD(hwbcEntries)};
+    return nvmlfab_gate(382, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
@@ -2533,10 +2516,8 @@ nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int
 
 nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int cpuNumber, unsigned int *count, nvmlDevice_t *deviceArray)
 {
-    (void)cpuNumber;
-    (void)count;
-    (void)deviceArray;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(cpuNumber), NVMLFAB_WORD(count), NVMLFAB_WORD(deviceArray)};
+    return nvmlfab_gate(386, 1, a);
 }
 
 nvmlReturn_t nvmlSystemRegisterEvents(nvmlSystemRegisterEventRequest_t *request)
@@ -2565,8 +2546,8 @@ nvmlReturn_t nvmlSystemSetNvlinkBwMode(unsigned int nvlinkBwMode)
 
 nvmlReturn_t nvmlUnitGetCount(unsigned int *unitCount)
 {
-    (void)unitCount;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(unitCount)};
+    return nvmlfab_gate(391, 1, a);
 }
 
 nvmlReturn_t nvmlUnitGetDevices(nvmlUnit_t unit, unsigned int *deviceCount, nvmlDevice_t *devices)

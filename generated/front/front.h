@@ -38,13 +38,21 @@ struct nvmlfab_space {
 };
 
 /* level is 0 while NVML is not initialised, otherwise the place of the configured driver
- * among the NVML versions, counted from 1. */
+ * among the NVML versions, counted from 1. generation counts cores: each fork that is
+ * followed by a call brings one. */
 struct nvmlfab_front {
     _Atomic(nvmlfab_call_fn) call;
     _Atomic uint32_t level;
+    uint32_t generation;
 };
 
 extern struct nvmlfab_front nvmlfab_front;
+
+/* The core that this thread has met. */
+extern _Thread_local uint32_t nvmlfab_met __attribute__((tls_model("initial-exec")));
+
+/* Calls the core for the first time in this thread. */
+uint32_t nvmlfab_meet(uint32_t index, const uint64_t *args);
 
 nvmlReturn_t nvmlfab_init(uint32_t index, const uint64_t *args);
 nvmlReturn_t nvmlfab_shutdown(uint32_t index, const uint64_t *args);
@@ -65,6 +73,7 @@ nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore);
 void nvmlfab_lock(void);
 void nvmlfab_unlock(void);
 int nvmlfab_in_use(void);
+int nvmlfab_loaded(void);
 struct nvmlfab_space *nvmlfab_space(void);
 void nvmlfab_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -93,6 +102,13 @@ static inline nvmlReturn_t nvmlfab_stub(uint32_t since)
     return closed != NVML_SUCCESS ? closed : NVML_ERROR_NOT_SUPPORTED;
 }
 
+static inline uint32_t nvmlfab_ask(uint32_t index, const uint64_t *args)
+{
+    if (nvmlfab_met != nvmlfab_front.generation)
+        return nvmlfab_meet(index, args);
+    return atomic_load_explicit(&nvmlfab_front.call, memory_order_acquire)(index, args);
+}
+
 /* Calls keep the caller's errno. */
 static inline nvmlReturn_t nvmlfab_gate(uint32_t index, uint32_t since, const uint64_t *args)
 {
@@ -100,8 +116,7 @@ static inline nvmlReturn_t nvmlfab_gate(uint32_t index, uint32_t since, const ui
     if (closed != NVML_SUCCESS)
         return closed;
     int saved = errno;
-    nvmlReturn_t answer =
-        (nvmlReturn_t)atomic_load_explicit(&nvmlfab_front.call, memory_order_acquire)(index, args);
+    nvmlReturn_t answer = (nvmlReturn_t)nvmlfab_ask(index, args);
     errno = saved;
     return answer;
 }

@@ -8,7 +8,7 @@
 #define REGION (UINT64_C(1) << 28) /* address space only; pages appear as handles are given out */
 #define SLOT 16
 
-struct nvmlfab_front nvmlfab_front;
+struct nvmlfab_front nvmlfab_front = {.generation = 1};
 
 static struct nvmlfab_space space;
 static unsigned references;
@@ -49,10 +49,9 @@ static nvmlReturn_t start(uint32_t index, const uint64_t *args)
         answer = nvmlfab_load(&space, 0);
     if (answer != NVML_SUCCESS)
         return answer;
-    nvmlfab_call_fn call = atomic_load(&nvmlfab_front.call);
-    answer = (nvmlReturn_t)call(index, args);
+    answer = (nvmlReturn_t)nvmlfab_ask(index, args);
     if (answer == NVML_SUCCESS)
-        atomic_store_explicit(&nvmlfab_front.level, call(NVMLFAB_LEVEL, NULL), memory_order_release);
+        atomic_store_explicit(&nvmlfab_front.level, nvmlfab_ask(NVMLFAB_LEVEL, NULL), memory_order_release);
     return answer;
 }
 
@@ -79,7 +78,8 @@ nvmlReturn_t nvmlfab_shutdown(uint32_t index, const uint64_t *args)
         answer = NVML_ERROR_UNINITIALIZED;
     } else if (--references == 0) {
         atomic_store_explicit(&nvmlfab_front.level, 0, memory_order_release);
-        answer = (nvmlReturn_t)atomic_load(&nvmlfab_front.call)(index, args);
+        if (nvmlfab_loaded()) /* a forked child that has not called yet has nothing to stop */
+            answer = (nvmlReturn_t)nvmlfab_ask(index, args);
         uint64_t from = space.start;
         space.start = space.next;
         forget(from, space.start);

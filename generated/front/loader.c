@@ -7,10 +7,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -21,7 +23,6 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char own_path[PATH_MAX]; /* of this library, links resolved; empty if unknown */
-static unsigned generation;     /* how many forks lie between this process and the first core */
 
 void nvmlfab_lock(void) { pthread_mutex_lock(&lock); }
 void nvmlfab_unlock(void) { pthread_mutex_unlock(&lock); }
@@ -42,13 +43,6 @@ void nvmlfab_complain(const char *format, ...)
         return; /* nowhere left to say it */
 }
 
-/* At load time, because a relative path means nothing after a chdir. */
-__attribute__((constructor)) static void find_self(void)
-{
-    Dl_info info;
-    if (dladdr(&nvmlfab_front, &info) == 0 || realpath(info.dli_fname, own_path) == NULL)
-        own_path[0] = '\0';
-}
 
 /* The core stands beside the front under the front's own suffix: libnvidia-ml.so.V has
  * libnvmlfab-core.so.V. Container tooling collects *.so.V and so takes both along. */
@@ -71,21 +65,69 @@ struct disposition {
     unsigned long word[4];
 };
 
-static void save_signals(struct disposition *saved)
+/* What a Go library changes in a process as it loads: how signals are handled, and the
+ * limit of open files. */
+struct process {
+    struct disposition signal[65];
+    struct rlimit files;
+};
+
+static void save_process(struct process *host)
 {
     for (int s = 1; s <= 64; s++)
-        syscall(SYS_rt_sigaction, s, NULL, &saved[s], sizeof(unsigned long));
+        syscall(SYS_rt_sigaction, s, NULL, &host->signal[s], sizeof(unsigned long));
+    getrlimit(RLIMIT_NOFILE, &host->files);
 }
 
-/* A Go library changes dispositions as it loads; the host's are put back. */
-static void restore_signals(const struct disposition *saved)
+/* Signal 33 is the C library's own: it begins to handle it with the first thread, which may
+ * be one of the core's, and setuid() would kill a process in which nobody handles it. */
+#define SETXID 33
+
+static void restore_process(const struct process *host)
 {
     for (int s = 1; s <= 64; s++) {
+        const struct disposition *was = &host->signal[s];
         struct disposition now;
-        if (syscall(SYS_rt_sigaction, s, NULL, &now, sizeof(unsigned long)) == 0 &&
-            memcmp(&now, &saved[s], sizeof now) != 0)
-            syscall(SYS_rt_sigaction, s, &saved[s], NULL, sizeof(unsigned long));
+        if (s == SETXID && was->word[0] == (unsigned long)SIG_DFL)
+            continue;
+        if (syscall(SYS_rt_sigaction, s, NULL, &now, sizeof(unsigned long)) == 0 && memcmp(&now, was, sizeof now) != 0)
+            syscall(SYS_rt_sigaction, s, was, NULL, sizeof(unsigned long));
     }
+    setrlimit(RLIMIT_NOFILE, &host->files);
+}
+
+/* What a Go runtime changes in a thread as they meet: it unblocks signals, SIGCHLD for one,
+ * and sets an alternate stack where there is none. */
+struct thread {
+    unsigned long mask;
+    stack_t stack;
+};
+
+/* Blocks every signal but the C library's own two. Threads of the core inherit that, so
+ * that the host's signals go to the host's threads. */
+static void save_thread(struct thread *host)
+{
+    const unsigned long all = ~(1UL << (32 - 1) | 1UL << (SETXID - 1));
+    sigaltstack(NULL, &host->stack);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &host->mask, sizeof all);
+}
+
+static void restore_thread(const struct thread *host)
+{
+    sigaltstack(&host->stack, NULL);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &host->mask, NULL, sizeof host->mask);
+}
+
+_Thread_local uint32_t nvmlfab_met;
+
+uint32_t nvmlfab_meet(uint32_t index, const uint64_t *args)
+{
+    struct thread host;
+    save_thread(&host);
+    uint32_t answer = atomic_load_explicit(&nvmlfab_front.call, memory_order_acquire)(index, args);
+    restore_thread(&host);
+    nvmlfab_met = nvmlfab_front.generation;
+    return answer;
 }
 
 /* Opens a copy of the core under a path that no ancestor used: dlopen would otherwise
@@ -116,7 +158,7 @@ static int open_copy(const char *path)
         return -1;
     }
     /* a descriptor number of its own for each generation, in case a process id comes back */
-    int own = fcntl(to, F_DUPFD_CLOEXEC, 100 + (int)(generation % 800));
+    int own = fcntl(to, F_DUPFD_CLOEXEC, 100 + (int)(nvmlfab_front.generation % 800));
     if (own >= 0) {
         close(to);
         to = own;
@@ -131,11 +173,26 @@ static void parent_after_fork(void) { nvmlfab_unlock(); }
 
 static void child_after_fork(void)
 {
-    if (atomic_load(&nvmlfab_front.call) != NULL && atomic_load(&nvmlfab_front.call) != reload) {
-        generation++;
+    if (nvmlfab_loaded()) {
+        nvmlfab_front.generation++;
         atomic_store(&nvmlfab_front.call, reload);
     }
     nvmlfab_unlock();
+}
+
+/* The path is taken at load time, because a relative one means nothing after a chdir. */
+__attribute__((constructor)) static void set_up(void)
+{
+    Dl_info info;
+    if (dladdr(&nvmlfab_front, &info) == 0 || realpath(info.dli_fname, own_path) == NULL)
+        own_path[0] = '\0';
+    pthread_atfork(before_fork, parent_after_fork, child_after_fork);
+}
+
+int nvmlfab_loaded(void)
+{
+    nvmlfab_call_fn call = atomic_load(&nvmlfab_front.call);
+    return call != NULL && call != reload;
 }
 
 /* Loads path and exchanges hashes. */
@@ -166,8 +223,7 @@ static nvmlReturn_t greet(const char *path, const char *shown, struct nvmlfab_sp
 
 nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
 {
-    nvmlfab_call_fn old = atomic_load(&nvmlfab_front.call);
-    if (old != NULL && old != reload)
+    if (nvmlfab_loaded())
         return NVML_SUCCESS;
 
     char path[PATH_MAX], copy[64];
@@ -181,7 +237,7 @@ nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
     }
     const char *name = path;
     int fd = -1;
-    if (old == reload) {
+    if (atomic_load(&nvmlfab_front.call) == reload) {
         fd = open_copy(path);
         if (fd < 0) {
             nvmlfab_complain("cannot copy the core %s for a forked process: %s", path, strerror(errno));
@@ -191,21 +247,20 @@ nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
         name = copy;
     }
 
-    struct disposition saved[65];
-    save_signals(saved);
+    struct process process;
+    struct thread thread;
+    save_process(&process);
+    save_thread(&thread);
     nvmlfab_call_fn call = NULL;
     nvmlReturn_t answer = greet(name, path, space, &call);
-    restore_signals(saved);
+    restore_thread(&thread);
+    restore_process(&process);
     if (fd >= 0)
         close(fd);
     if (answer == NVML_SUCCESS && restore)
         answer = (nvmlReturn_t)call(NVMLFAB_RESTORE, NULL);
     if (answer != NVML_SUCCESS)
         return answer;
-
-    static int registered;
-    if (!registered && pthread_atfork(before_fork, parent_after_fork, child_after_fork) == 0)
-        registered = 1;
     atomic_store_explicit(&nvmlfab_front.call, call, memory_order_release);
     return NVML_SUCCESS;
 }

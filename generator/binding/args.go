@@ -52,6 +52,8 @@ type Arg struct {
 	NullQuery bool
 	// InBytes slices have their length in bytes.
 	InBytes bool
+	// Optional out pointers may be NULL.
+	Optional bool
 }
 
 // Accept is a struct version that a symbol takes.
@@ -126,7 +128,7 @@ func (s *Symbol) role(i int) (Arg, error) {
 			arg.Role = Versioned
 		}
 	case p.Type.Stars == 1 && !p.Type.Const && p.Type.Name != "void":
-		arg.Role = Out
+		arg.Role, arg.Optional = Out, rule != nil && rule.Optional
 	default:
 		return arg, fmt.Errorf("%s: no role for parameter %q of type %s; add a rule", s.Name, p.Name, p.Type)
 	}

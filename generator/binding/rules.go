@@ -20,6 +20,7 @@ type Rule struct {
 	Macros    []string // accepted versions, by macro
 	NullQuery bool
 	InBytes   bool // the length counts bytes, not elements
+	Optional  bool // an out pointer that may be NULL
 	Why       string
 }
 
@@ -39,6 +40,8 @@ func (r *Rule) accepts(h *model.Header) []Accept {
 const (
 	grew      = "the struct grew under the same name; callers of the oldest header have the smaller one"
 	fillArray = "an array whose length the caller passes by value"
+	bothNull  = "documented: only both NULL are an error"
+	smiNull   = "nvidia-smi --query-gpu asks for one of the two"
 )
 
 // rules is the one table of exceptions, by symbol.
@@ -54,6 +57,9 @@ var rules = map[string][]Rule{
 	"nvmlDeviceGetPciInfo_v2":                 {{Param: "pci", Bytes: 36, Why: "the second nvmlPciInfo_t ended with pciSubSystemId and reserved words"}},
 	"nvmlDeviceGetNvLinkRemotePciInfo":        {{Param: "pci", Bytes: 36, Why: "the second nvmlPciInfo_t, as nvmlDeviceGetPciInfo_v2"}},
 	"nvmlDeviceRemoveGpu":                     {{Param: "pciInfo", Bytes: 36, Why: "the second nvmlPciInfo_t, as nvmlDeviceGetPciInfo_v2"}},
+	"nvmlDeviceGetDriverModel":                {{Param: "current", Optional: true, Why: bothNull}, {Param: "pending", Optional: true, Why: bothNull}},
+	"nvmlDeviceGetDriverModel_v2":             {{Param: "current", Optional: true, Why: bothNull}, {Param: "pending", Optional: true, Why: bothNull}},
+	"nvmlDeviceGetGpuOperationMode":           {{Param: "current", Optional: true, Why: smiNull}, {Param: "pending", Optional: true, Why: smiNull}},
 	"nvmlDeviceGetGspFirmwareVersion":         {{Param: "version", Role: FixedText, Bytes: 0x40, Why: "NVML_GSP_FIRMWARE_VERSION_BUF_SIZE; no length is passed"}},
 	"nvmlDeviceGetMemoryAffinity":             {{Param: "nodeSetSize", Role: Slice, Why: fillArray}},
 	"nvmlDeviceGetCpuAffinity":                {{Param: "cpuSetSize", Role: Slice, Why: fillArray}},

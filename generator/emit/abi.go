@@ -137,12 +137,28 @@ func abiSymbols(in Input) *jen.File {
 	})
 	f.Comment("Symbol is an exported function: the oldest version that declares it, counted from 1, and whether a Go function answers it.")
 	f.Type().Id("Symbol").Struct(jen.Id("Name").String(), jen.Id("Since").Int(), jen.Id("Implemented").Bool())
-	f.Comment("Symbols lists every exported function of every version by its number at the call gate.")
-	f.Var().Id("Symbols").Op("=").Index(jen.Op("...")).Id("Symbol").ValuesFunc(func(g *jen.Group) {
-		for _, s := range in.Symbols {
-			g.Line().Values(jen.Lit(s.Name), jen.Lit(s.Since), jen.Lit(in.Func(s.Name) != "" || FrontOnly[s.Name]))
+	f.Comment("SymbolCount is the number of symbols of all versions.")
+	f.Const().Id("SymbolCount").Op("=").Lit(len(in.Symbols))
+	f.Comment("Symbols lists every function of every version by its number at the call gate. It is read from\ntext when asked for: a table of strings would cost every process that loads the core a relocation each.")
+	f.Func().Id("Symbols").Params().Index().Id("Symbol").Block(
+		jen.Id("list").Op(":=").Make(jen.Index().Id("Symbol"), jen.Lit(0), jen.Id("SymbolCount")),
+		jen.For(jen.Id("line").Op(":=").Range().Qual("strings", "Lines").Call(jen.Id("symbols"))).Block(
+			jen.Id("name").Op(",").Id("rest").Op(",").Id("_").Op(":=").Qual("strings", "Cut").Call(jen.Id("line"), jen.Lit(" ")),
+			jen.Id("since").Op(",").Id("status").Op(",").Id("_").Op(":=").Qual("strings", "Cut").Call(jen.Id("rest"), jen.Lit(" ")),
+			jen.Id("n").Op(",").Id("_").Op(":=").Qual("strconv", "Atoi").Call(jen.Id("since")),
+			jen.Id("list").Op("=").Append(jen.Id("list"), jen.Id("Symbol").Values(
+				jen.Id("name"), jen.Id("n"), jen.Id("status").Op("==").Lit("implemented\n"))),
+		),
+		jen.Return(jen.Id("list")),
+	)
+	var text strings.Builder
+	for _, s := range in.Symbols {
+		status := "stub"
+		if in.Func(s.Name) != "" || FrontOnly[s.Name] {
+			status = "implemented"
 		}
-		g.Line()
-	})
+		fmt.Fprintf(&text, "%s %d %s\n", s.Name, s.Since, status)
+	}
+	f.Const().Id("symbols").Op("=").Op("`" + text.String() + "`")
 	return f
 }

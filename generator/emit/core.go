@@ -32,7 +32,7 @@ func Core(in Input) (Files, error) {
 func dispatch(in Input) *jen.File {
 	f := goFile("main", "")
 	f.Comment("calls holds the unpacking function of every retired stub, by symbol number.")
-	f.Var().Id("calls").Op("=").Index(jen.Len(jen.Qual(abiPath, "Symbols"))).Func().Params(jen.Qual("unsafe", "Pointer")).Qual(abiPath, "Return").
+	f.Var().Id("calls").Op("=").Index(jen.Qual(abiPath, "SymbolCount")).Func().Params(jen.Qual("unsafe", "Pointer")).Qual(abiPath, "Return").
 		ValuesFunc(func(g *jen.Group) {
 			for _, s := range in.Symbols {
 				if in.Func(s.Name) != "" {
@@ -105,13 +105,17 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 		case binding.In:
 			args = append(args, jen.Op("*").Parens(jen.Op("*").Add(goType(a.ElemType()))).Parens(pointer(a.At, false)))
 		case binding.Out:
-			p, r := pointer(a.At, false), result(a.At)
+			p, r := pointer(a.At, a.Optional), result(a.At)
 			stores = append(stores, func(g *jen.Group) {
 				typ := goType(a.ElemType())
 				if a.IsHandle() {
 					typ = jen.Uintptr()
 				}
-				g.Op("*").Parens(jen.Op("*").Add(typ)).Parens(p).Op("=").Add(value(a, r))
+				set := jen.Op("*").Parens(jen.Op("*").Add(typ)).Parens(p.Clone()).Op("=").Add(value(a, r))
+				if a.Optional {
+					set = jen.If(p.Clone().Op("!=").Nil()).Block(set)
+				}
+				g.Add(set)
 			})
 		case binding.Buffer:
 			p, r := pointer(a.At, false), result(a.At)

@@ -20,14 +20,14 @@ func (versionCmd) Help() string {
 
 func (versionCmd) Run() error {
 	implemented := 0
-	for _, s := range abi.Symbols {
+	for _, s := range abi.Symbols() {
 		if s.Implemented {
 			implemented++
 		}
 	}
 	oldest, newest := abi.Versions[0], abi.Versions[len(abi.Versions)-1]
 	_, err := fmt.Printf("nvmlfab %s\nNVML %s to %s: %d symbols, %d implemented\n",
-		buildVersion(), oldest.NVML, newest.NVML, len(abi.Symbols), implemented)
+		buildVersion(), oldest.NVML, newest.NVML, abi.SymbolCount, implemented)
 	return err
 }
 

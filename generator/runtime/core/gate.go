@@ -43,6 +43,7 @@ func nvmlfab_call(index C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
 			complain(uint32(index), r)
 		}
 	}()
+	makeRoom(false)
 	if index < C.uint32_t(len(calls)) && calls[index] != nil {
 		return C.uint32_t(calls[index](args))
 	}
@@ -62,10 +63,25 @@ func nvmlfab_call(index C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
 	return C.uint32_t(abi.ERROR_NOT_SUPPORTED)
 }
 
+// makeRoom makes the stack as large as its frame is. The kernel runs a signal handler of the host's, unless the host gave
+// it a stack of its own, on the stack that the thread is on, which in here is a goroutine's: a few kilobytes of the heap.
+// Stacks do not shrink, since the core is linked with gcshrinkstackoff.
+//
+//go:noinline
+func makeRoom(use bool) {
+	if use {
+		var room [64 << 10]byte
+		touch(&room)
+	}
+}
+
+//go:noinline
+func touch(*[64 << 10]byte) {}
+
 func complain(index uint32, r any) {
 	name := fmt.Sprintf("call %#x", index)
-	if index < uint32(len(abi.Symbols)) {
-		name = abi.Symbols[index].Name
+	if index < abi.SymbolCount {
+		name = abi.Symbols()[index].Name
 	}
 	fmt.Fprintf(os.Stderr, "nvmlfab: %s: internal error: %v; please report it\n", name, r)
 	if getenv("NVMLFAB_DEBUG") != "" {
