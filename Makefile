@@ -55,12 +55,20 @@ $(libdir)/libnvidia-ml.so.1: $(front_deps) Makefile | $(libdir)
 	gcc $(front_flags) -I "$$front" -I "$$(dirname "$$header")" "$$front"/*.c -o $@.$$$$; \
 	mv $@.$$$$ $@
 
-# The core is one for all fronts.
+# The core is one for all fronts. The Go runtime keeps some signals unblocked in its threads, where they would be lost to a
+# host that blocks them and reads them from a signalfd; the core's runtime leaves those that are not its own business blocked.
+# gcshrinkstackoff: see makeRoom.
+core_debug  := asyncpreemptoff=1,gcshrinkstackoff=1,containermaxprocs=0,updatemaxprocs=0
+leave_alone := SIGSTKFLT|SIGCHLD|SIGPROF|signal 34
+
 dist/lib/libnvmlfab-core.so.1: $(go_files) Makefile | dist/lib
 	@echo "go build ./generated/core -o $@"; \
-	CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false \
-	  -ldflags '-s -w -X runtime.godebugDefault=asyncpreemptoff=1,containermaxprocs=0,updatemaxprocs=0' \
-	  -o $@.$$$$.so ./generated/core; \
+	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
+	table=$$(go env GOROOT)/src/runtime/sigtab_linux_generic.go; \
+	sed -E '/$(leave_alone)/s/ \+ _SigUnblock//' "$$table" > "$$overlay/table.go"; \
+	printf '{"Replace": {"%s": "%s"}}' "$$table" "$$overlay/table.go" > "$$overlay/overlay.json"; \
+	CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
+	  -ldflags '-s -w -X runtime.godebugDefault=$(core_debug)' -o $@.$$$$.so ./generated/core; \
 	rm -f $@.$$$$.h; mv $@.$$$$.so $@
 
 ifdef NVML

@@ -16,10 +16,12 @@ func DeviceGetAccountingBufferSize(d *engine.Device) (uint32, abi.Return) {
 	return opt(d.Accounting.BufferSize)
 }
 
-// DeviceGetAccountingPids lists the accounted processes, which are the running ones; NOT_SUPPORTED while none are.
+// DeviceGetAccountingPids lists the accounted processes, which are the running ones. While none are accounted, captured
+// boards list none, although NVML documents NOT_SUPPORTED.
 func DeviceGetAccountingPids(d *engine.Device) ([]uint32, abi.Return) {
-	if !d.Accounting.Mode.Value {
-		return nil, abi.ERROR_NOT_SUPPORTED
+	on, ret := opt(d.Accounting.Mode)
+	if !on {
+		return nil, ret
 	}
 	var pids []uint32
 	for _, p := range d.Processes {

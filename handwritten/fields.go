@@ -94,6 +94,14 @@ func linkErrors(d *engine.Device, number uint32) (uint64, abi.Return) {
 	return DeviceGetNvLinkErrorCounter(d, number, abi.NVLINK_ERROR_DL_REPLAY)
 }
 
+func allLinkErrors(d *engine.Device, _ uint32) (total uint64, ret abi.Return) {
+	n, ret := nonzero(d.LinkCount())
+	for link := range n {
+		total += d.LinkErrors(link)
+	}
+	return total, ret
+}
+
 // allLinks is the scope of fields that add up what their links count.
 const allLinks = ^uint32(0)
 
@@ -109,31 +117,9 @@ func linkTraffic(d *engine.Device, number uint32) (uint64, abi.Return) {
 	return d.LinkTraffic(), abi.SUCCESS
 }
 
-// eccLocations are the locations that fields count errors of: the number of the field for volatile corrected errors, those
-// for volatile uncorrected, aggregate corrected and aggregate uncorrected ones. There is none for corrected errors of the CBU.
-var eccLocations = map[abi.MemoryLocation_t][4]uint32{
-	abi.MEMORY_LOCATION_COUNT:          {abi.FI_DEV_ECC_SBE_VOL_TOTAL, abi.FI_DEV_ECC_DBE_VOL_TOTAL, abi.FI_DEV_ECC_SBE_AGG_TOTAL, abi.FI_DEV_ECC_DBE_AGG_TOTAL},
-	abi.MEMORY_LOCATION_L1_CACHE:       {abi.FI_DEV_ECC_SBE_VOL_L1, abi.FI_DEV_ECC_DBE_VOL_L1, abi.FI_DEV_ECC_SBE_AGG_L1, abi.FI_DEV_ECC_DBE_AGG_L1},
-	abi.MEMORY_LOCATION_L2_CACHE:       {abi.FI_DEV_ECC_SBE_VOL_L2, abi.FI_DEV_ECC_DBE_VOL_L2, abi.FI_DEV_ECC_SBE_AGG_L2, abi.FI_DEV_ECC_DBE_AGG_L2},
-	abi.MEMORY_LOCATION_DEVICE_MEMORY:  {abi.FI_DEV_ECC_SBE_VOL_DEV, abi.FI_DEV_ECC_DBE_VOL_DEV, abi.FI_DEV_ECC_SBE_AGG_DEV, abi.FI_DEV_ECC_DBE_AGG_DEV},
-	abi.MEMORY_LOCATION_REGISTER_FILE:  {abi.FI_DEV_ECC_SBE_VOL_REG, abi.FI_DEV_ECC_DBE_VOL_REG, abi.FI_DEV_ECC_SBE_AGG_REG, abi.FI_DEV_ECC_DBE_AGG_REG},
-	abi.MEMORY_LOCATION_TEXTURE_MEMORY: {abi.FI_DEV_ECC_SBE_VOL_TEX, abi.FI_DEV_ECC_DBE_VOL_TEX, abi.FI_DEV_ECC_SBE_AGG_TEX, abi.FI_DEV_ECC_DBE_AGG_TEX},
-}
-
-// linkFields are runs of fields that are numbered by link: 0 to 5, then 6 to 11, and one for all links together.
-var linkFields = []struct {
-	first, seventh, all uint32
-	one                 func(*engine.Device, uint32) (uint64, abi.Return)
-}{
-	{abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L6, abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, linkErrors},
-	{abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L6, abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL, linkErrors},
-	{abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L6, abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, linkErrors},
-	{abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L6, abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL, linkErrors},
-	{abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L6, abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL, linkErrors},
-}
-
-func init() {
-	for location, ids := range eccLocations {
+// numbered adds the fields that come in rows to those that stand alone.
+func numbered(fields [abi.FI_MAX]field) [abi.FI_MAX]field {
+	for location, ids := range eccFields {
 		for i, id := range ids {
 			severity, life := abi.MemoryErrorType_t(i%2), abi.EccCounterType_t(i/2)
 			fields[id] = number(func(d *engine.Device, _ uint32) (uint64, abi.Return) {
@@ -144,22 +130,45 @@ func init() {
 			})
 		}
 	}
-	for link := range uint32(6) {
-		fields[abi.FI_DEV_NVLINK_SPEED_MBPS_L0+link] = number(func(d *engine.Device, _ uint32) (uint32, abi.Return) { return linkSpeed(d, link) })
-		fields[abi.FI_DEV_NVLINK_SPEED_MBPS_L6+link] = number(func(d *engine.Device, _ uint32) (uint32, abi.Return) { return linkSpeed(d, link+6) })
-	}
-	for _, f := range linkFields {
-		for link := range uint32(6) {
-			fields[f.first+link] = number(func(d *engine.Device, _ uint32) (uint64, abi.Return) { return f.one(d, link) })
-			fields[f.seventh+link] = number(func(d *engine.Device, _ uint32) (uint64, abi.Return) { return f.one(d, link+6) })
+	for link := range uint32(12) {
+		fields[row{abi.FI_DEV_NVLINK_SPEED_MBPS_L0, abi.FI_DEV_NVLINK_SPEED_MBPS_L6}.at(link)] = number(
+			func(d *engine.Device, _ uint32) (uint32, abi.Return) { return linkSpeed(d, link) })
+		for _, errors := range linkErrorFields {
+			fields[errors.at(link)] = number(func(d *engine.Device, _ uint32) (uint64, abi.Return) { return linkErrors(d, link) })
 		}
-		fields[f.all] = number(func(d *engine.Device, _ uint32) (total uint64, ret abi.Return) {
-			n, ret := nonzero(d.LinkCount())
-			for link := range n {
-				one, _ := f.one(d, link)
-				total += one
-			}
-			return total, ret
-		})
 	}
+	for total := range linkErrorFields {
+		fields[total] = number(allLinkErrors)
+	}
+	return fields
+}
+
+// eccFields count the errors of a location: volatile corrected, volatile uncorrected, aggregate corrected and aggregate
+// uncorrected ones. MEMORY_LOCATION_COUNT stands for all locations.
+var eccFields = map[abi.MemoryLocation_t][4]uint32{
+	abi.MEMORY_LOCATION_COUNT:          {abi.FI_DEV_ECC_SBE_VOL_TOTAL, abi.FI_DEV_ECC_DBE_VOL_TOTAL, abi.FI_DEV_ECC_SBE_AGG_TOTAL, abi.FI_DEV_ECC_DBE_AGG_TOTAL},
+	abi.MEMORY_LOCATION_L1_CACHE:       {abi.FI_DEV_ECC_SBE_VOL_L1, abi.FI_DEV_ECC_DBE_VOL_L1, abi.FI_DEV_ECC_SBE_AGG_L1, abi.FI_DEV_ECC_DBE_AGG_L1},
+	abi.MEMORY_LOCATION_L2_CACHE:       {abi.FI_DEV_ECC_SBE_VOL_L2, abi.FI_DEV_ECC_DBE_VOL_L2, abi.FI_DEV_ECC_SBE_AGG_L2, abi.FI_DEV_ECC_DBE_AGG_L2},
+	abi.MEMORY_LOCATION_DEVICE_MEMORY:  {abi.FI_DEV_ECC_SBE_VOL_DEV, abi.FI_DEV_ECC_DBE_VOL_DEV, abi.FI_DEV_ECC_SBE_AGG_DEV, abi.FI_DEV_ECC_DBE_AGG_DEV},
+	abi.MEMORY_LOCATION_REGISTER_FILE:  {abi.FI_DEV_ECC_SBE_VOL_REG, abi.FI_DEV_ECC_DBE_VOL_REG, abi.FI_DEV_ECC_SBE_AGG_REG, abi.FI_DEV_ECC_DBE_AGG_REG},
+	abi.MEMORY_LOCATION_TEXTURE_MEMORY: {abi.FI_DEV_ECC_SBE_VOL_TEX, abi.FI_DEV_ECC_DBE_VOL_TEX, abi.FI_DEV_ECC_SBE_AGG_TEX, abi.FI_DEV_ECC_DBE_AGG_TEX},
+}
+
+// row is the fields of links 0 and 6, from which links 0 to 5 and 6 to 11 are counted.
+type row struct{ l0, l6 uint32 }
+
+func (r row) at(link uint32) uint32 {
+	if link < 6 {
+		return r.l0 + link
+	}
+	return r.l6 + link - 6
+}
+
+// linkErrorFields count a link's errors of a kind, behind the field for all links together.
+var linkErrorFields = map[uint32]row{
+	abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL: {abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L6},
+	abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL: {abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L6},
+	abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL:   {abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L6},
+	abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL: {abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L6},
+	abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL: {abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L6},
 }

@@ -60,7 +60,7 @@ func onOff(get func(d *engine.Device) profiles.Opt[bool]) field {
 }
 
 // fields are the fields that a profile can answer, by number.
-var fields = [abi.FI_MAX]field{
+var fields = numbered([abi.FI_MAX]field{
 	abi.FI_DEV_ECC_CURRENT: given(func(d *engine.Device) profiles.Opt[uint32] { return mode[uint32](d.ECC.ModeCurrent) }),
 	abi.FI_DEV_ECC_PENDING: given(func(d *engine.Device) profiles.Opt[uint32] { return mode[uint32](d.ECC.ModePending) }),
 
@@ -125,4 +125,4 @@ var fields = [abi.FI_MAX]field{
 	abi.FI_DEV_NVLINK_THROUGHPUT_DATA_RX: number(linkTraffic),
 	abi.FI_DEV_NVLINK_THROUGHPUT_RAW_TX:  number(linkTraffic),
 	abi.FI_DEV_NVLINK_THROUGHPUT_RAW_RX:  number(linkTraffic),
-}
+})

@@ -20,3 +20,18 @@ func DeviceGetMaxMigDeviceCount(d *engine.Device) (uint32, abi.Return) {
 	}
 	return d.MIG.MaxGPUInstances.Or(0), abi.SUCCESS
 }
+
+// DeviceGetMigDeviceHandleByIndex finds no MIG device: NOT_SUPPORTED while MIG is off, INVALID_ARGUMENT beyond the most
+// that there can be.
+func DeviceGetMigDeviceHandleByIndex(d *engine.Device, index uint32) (*engine.Device, abi.Return) {
+	most, ret := DeviceGetMaxMigDeviceCount(d)
+	switch {
+	case most == 0:
+		ret = abi.ERROR_NOT_SUPPORTED
+	case index >= most:
+		ret = abi.ERROR_INVALID_ARGUMENT
+	default:
+		ret = abi.ERROR_NOT_FOUND
+	}
+	return nil, ret
+}

@@ -113,3 +113,10 @@ var hostModes = map[string]abi.HostVgpuMode_t{
 	"non_sriov": abi.HOST_VGPU_MODE_NON_SRIOV,
 	"sriov":     abi.HOST_VGPU_MODE_SRIOV,
 }
+
+// DeviceGetCapabilities is what the GPU can do, as a mask: DEV_CAP_EGM with extended GPU memory.
+func DeviceGetCapabilities(d *engine.Device, caps *abi.DeviceCapabilities_v1_t) (ret abi.Return) {
+	egm, ret := opt(mode[uint32](d.EGM))
+	caps.CapMask = egm * abi.DEV_CAP_EGM
+	return ret
+}

@@ -35,3 +35,36 @@ func SystemGetProcessName(pid uint32) (string, abi.Return) {
 	}
 	return "", abi.ERROR_NOT_FOUND
 }
+
+// GetExcludedDeviceCount is 0: the driver excludes no GPU.
+//
+//nvml:symbol nvmlGetExcludedDeviceCount nvmlGetBlacklistDeviceCount
+func GetExcludedDeviceCount() (uint32, abi.Return) { return 0, abi.SUCCESS }
+
+// GetExcludedDeviceInfoByIndex answers INVALID_ARGUMENT: the driver excludes no GPU.
+//
+//nvml:symbol nvmlGetExcludedDeviceInfoByIndex nvmlGetBlacklistDeviceInfoByIndex
+func GetExcludedDeviceInfoByIndex(uint32, *abi.ExcludedDeviceInfo_t) abi.Return {
+	return abi.ERROR_INVALID_ARGUMENT
+}
+
+// UnitGetCount is 0: there is no S-class unit.
+func UnitGetCount() (uint32, abi.Return) { return 0, abi.SUCCESS }
+
+// SystemGetHicVersion lists nothing: host interface cards belong to S-class units.
+func SystemGetHicVersion() ([]abi.HwbcEntry_t, abi.Return) { return nil, abi.SUCCESS }
+
+// SystemGetConfComputeState is confidential computing switched off; NOT_SUPPORTED where no GPU has protected memory.
+func SystemGetConfComputeState(state *abi.ConfComputeSystemState_t) abi.Return {
+	*state = abi.ConfComputeSystemState_t{
+		Environment:  abi.CC_SYSTEM_ENVIRONMENT_UNAVAILABLE,
+		CcFeature:    abi.CC_SYSTEM_FEATURE_DISABLED,
+		DevToolsMode: abi.CC_SYSTEM_DEVTOOLS_MODE_OFF,
+	}
+	for _, d := range engine.Current().Devices {
+		if d.CCProtectedMemory.TotalBytes.Valid {
+			return abi.SUCCESS
+		}
+	}
+	return abi.ERROR_NOT_SUPPORTED
+}

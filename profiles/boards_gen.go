@@ -7,7 +7,849 @@ package profiles
 import "slices"
 
 var shipped = map[string]func() *Board{
-	"h100": boardH100,
+	"a100-sxm4-40gb": boardA100Sxm4_40gb,
+	"gb200":          boardGb200,
+	"h100":           boardH100,
+	"t4":             boardT4,
+}
+
+func boardA100Sxm4_40gb() *Board {
+	first := Device{
+		UUID:        "GPU-d368ef81-06b8-4ae6-88e6-d6118ec14ced",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:            Opt[string]{"NVIDIA A100-SXM4-40GB", true},
+			Brand:           Opt[string]{"nvidia", true},
+			Serial:          Opt[string]{"1652021054310", true},
+			BoardPartNumber: Opt[string]{"692-2G506-0200-003", true},
+			GPUPartNumber:   Opt[string]{"20B0-884-A1", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"92.00.45.00.03", true},
+			Architecture:    Opt[string]{"ampere", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{8, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			NumGPUCores:         Opt[uint32]{6912, true},
+			MultiprocessorCount: Opt[uint32]{108, true},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G506.0200.00.04", true},
+				OEMObject:    Opt[string]{"2.0", true},
+				ECCObject:    Opt[string]{"6.16", true},
+			},
+			AddressingMode: Opt[string]{"hmm", true},
+			RecoveryAction: Opt[string]{"none", true},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{42949672960, true},
+				ReservedBytes:  Opt[uint64]{542638080, true},
+				UsedBytes:      Opt[uint64]{0, true},
+				MemoryBusWidth: Opt[uint32]{5120, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{68719476736, true},
+				UsedBytes:  Opt[uint64]{1048576, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				FreeBytes:  Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{548409566, true},
+				SubsystemID: Opt[uint32]{323948766, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 6,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{4, true},
+				CurrentLinkGen:        Opt[uint32]{4, true},
+				MaxDeviceLinkGen:      Opt[uint32]{4, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{16, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{350, true},
+				RxThroughputKBPS:      Opt[uint64]{300, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{400000, true},
+				RequestedLimitMW:    Opt[uint32]{400000, true},
+				EnforcedLimitMW:     Opt[uint32]{400000, true},
+				MinLimitMW:          Opt[uint32]{100000, true},
+				MaxLimitMW:          Opt[uint32]{400000, true},
+				CurrentDrawMW:       Opt[uint32]{49680, true},
+				PowerState:          Opt[PState]{0, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:     Opt[int32]{33, true},
+				TemperatureMemoryC:  Opt[int32]{34, true},
+				ShutdownThresholdC:  Opt[int32]{92, true},
+				SlowdownThresholdC:  Opt[int32]{89, true},
+				MaxOperatingC:       Opt[int32]{85, true},
+				MemoryMaxOperatingC: Opt[int32]{95, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{210, true},
+				GraphicsMax:              Opt[uint32]{1410, true},
+				GraphicsApp:              Opt[uint32]{1095, true},
+				GraphicsAppDefault:       Opt[uint32]{1095, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{1410, true},
+				SMCurrent:                Opt[uint32]{210, true},
+				SMMax:                    Opt[uint32]{1410, true},
+				MemoryCurrent:            Opt[uint32]{1215, true},
+				MemoryMax:                Opt[uint32]{1215, true},
+				MemoryApp:                Opt[uint32]{1215, true},
+				MemoryAppDefault:         Opt[uint32]{1215, true},
+				VideoCurrent:             Opt[uint32]{585, true},
+				VideoMax:                 Opt[uint32]{1290, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+			},
+			SupportedClocks: SupportedClocks{
+				MemoryClocks: []MemoryClock{{
+					FreqMHz:        1215,
+					GraphicsClocks: ClockSteps{1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					UncorrectableSources: SRAMSources{
+						L2:              Opt[uint64]{0, true},
+						SM:              Opt[uint64]{0, true},
+						Microcontroller: Opt[uint64]{0, true},
+						PCIe:            Opt[uint64]{0, true},
+						Other:           Opt[uint64]{0, true},
+					},
+					ThresholdExceeded: Opt[bool]{false, true},
+				},
+			},
+			RemappedRows: RemappedRows{
+				Correctable:     Opt[uint32]{0, true},
+				Uncorrectable:   Opt[uint32]{0, true},
+				Pending:         Opt[bool]{false, true},
+				FailureOccurred: Opt[bool]{false, true},
+				AvailabilityHistogram: RowRemapHistogram{
+					Max:     Opt[uint32]{640, true},
+					High:    Opt[uint32]{0, true},
+					Partial: Opt[uint32]{0, true},
+					Low:     Opt[uint32]{0, true},
+					None:    Opt[uint32]{0, true},
+				},
+			},
+			Display: Display{
+				Mode:   Opt[Enabled]{true, true},
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent:     Opt[Enabled]{false, true},
+				ModePending:     Opt[Enabled]{false, true},
+				MaxGPUInstances: Opt[uint32]{7, true},
+			},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"passthrough", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"570.148.08", true},
+			},
+			EGM: Opt[Enabled]{false, true},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{7, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "a100-sxm4-40gb",
+		System: System{
+			DriverVersion:    Opt[string]{"570.148.08", true},
+			NVMLVersion:      Opt[string]{"12.570.148.08", true},
+			CUDAVersion:      Opt[string]{"12.8", true},
+			CUDAVersionMajor: Opt[uint32]{12, true},
+			CUDAVersionMinor: Opt[uint32]{8, true},
+		},
+		NVLink: NVLink{
+			Version:              Opt[uint32]{3, true},
+			LinksPerGPU:          Opt[uint32]{12, true},
+			BandwidthPerLinkMbps: Opt[uint32]{25781, true},
+			Switches: []NVSwitch{{
+				BDF: Opt[BusID]{BusID{
+					Bus: 196,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-0", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Bus: 197,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-1", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Bus: 198,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-2", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Bus: 199,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-3", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Bus: 200,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-4", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Bus: 201,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-5", true},
+			}},
+			Defaults: LinkDefaults{
+				State: Opt[string]{"active", true},
+			},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 8)
+	var d *Device
+
+	d = &b.Devices[1]
+	d.Index = 1
+	d.UUID = "GPU-aaea7228-1426-4ff5-ba26-2475d32a0c46"
+	d.MinorNumber = Opt[uint32]{1, true}
+	d.Serial = Opt[string]{"1652021054311", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 7,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{5, true}
+
+	d = &b.Devices[2]
+	d.Index = 2
+	d.UUID = "GPU-f8d0e05d-3422-4855-99e1-63968ea5e33a"
+	d.MinorNumber = Opt[uint32]{2, true}
+	d.Serial = Opt[string]{"1652021054312", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 8,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{6, true}
+
+	d = &b.Devices[3]
+	d.Index = 3
+	d.UUID = "GPU-1b386c88-dd85-43d0-a8ea-3773364b44b1"
+	d.MinorNumber = Opt[uint32]{3, true}
+	d.Serial = Opt[string]{"1652021054313", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 9,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{8, true}
+
+	d = &b.Devices[4]
+	d.Index = 4
+	d.UUID = "GPU-b4bc60ed-55bd-4cb9-ad63-74307e564e05"
+	d.MinorNumber = Opt[uint32]{4, true}
+	d.Serial = Opt[string]{"1652021054314", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 10,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{3, true}
+
+	d = &b.Devices[5]
+	d.Index = 5
+	d.UUID = "GPU-cf9ff91f-c0ef-4d8d-9dd7-589af01db07a"
+	d.MinorNumber = Opt[uint32]{5, true}
+	d.Serial = Opt[string]{"1652021054315", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 11,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{1, true}
+
+	d = &b.Devices[6]
+	d.Index = 6
+	d.UUID = "GPU-ac0035d1-79d3-4e69-ae10-72899554f09b"
+	d.MinorNumber = Opt[uint32]{6, true}
+	d.Serial = Opt[string]{"1652021054316", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 12,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{4, true}
+
+	d = &b.Devices[7]
+	d.Index = 7
+	d.UUID = "GPU-7b2ac20f-70cc-434f-b5d7-d444191453ce"
+	d.MinorNumber = Opt[uint32]{7, true}
+	d.Serial = Opt[string]{"1652021054317", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 13,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{2, true}
+	return b
+}
+
+func boardGb200() *Board {
+	first := Device{
+		UUID:         "GPU-12c1fe4a-be15-4a18-8313-f75bad789f68",
+		MinorNumber:  Opt[uint32]{0, true},
+		PDI:          Opt[uint64]{3085545710256439371, true},
+		GraceCPUPair: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:            Opt[string]{"NVIDIA GB200", true},
+			Brand:           Opt[string]{"nvidia", true},
+			Serial:          Opt[string]{"1653024071520", true},
+			BoardPartNumber: Opt[string]{"900-2G548-A801-000", true},
+			GPUPartNumber:   Opt[string]{"2941-892-A1", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"97.00.B9.00.69", true},
+			Architecture:    Opt[string]{"blackwell", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{10, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			NumGPUCores:         Opt[uint32]{19456, true},
+			MultiprocessorCount: Opt[uint32]{152, true},
+			InfoROM: InfoROM{
+				ImageVersion:        Opt[string]{"G548.0201.00.06", true},
+				OEMObject:           Opt[string]{"2.1", true},
+				ECCObject:           Opt[string]{"7.16", true},
+				BBXFlushTimestampUS: Opt[uint64]{1787268780497000, true},
+				BBXFlushDurationUS:  Opt[uint64]{61655, true},
+			},
+			AddressingMode: Opt[string]{"ats", true},
+			RecoveryAction: Opt[string]{"none", true},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{198674743296, true},
+				ReservedBytes:  Opt[uint64]{777519104, true},
+				UsedBytes:      Opt[uint64]{0, true},
+				MemoryBusWidth: Opt[uint32]{7936, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{274877906944, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				FreeBytes:  Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{692130014, true},
+				SubsystemID: Opt[uint32]{541462750, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 41,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{5, true},
+				CurrentLinkGen:        Opt[uint32]{5, true},
+				MaxDeviceLinkGen:      Opt[uint32]{6, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{16, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{0, true},
+				RxThroughputKBPS:      Opt[uint64]{0, true},
+				AtomicCapsInbound:     Opt[uint32]{63, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{1200000, true},
+				RequestedLimitMW:    Opt[uint32]{1200000, true},
+				EnforcedLimitMW:     Opt[uint32]{1200000, true},
+				MinLimitMW:          Opt[uint32]{200000, true},
+				MaxLimitMW:          Opt[uint32]{1200000, true},
+				CurrentDrawMW:       Opt[uint32]{165930, true},
+				AverageDrawMW:       Opt[uint32]{165930, true},
+				PowerState:          Opt[PState]{0, true},
+				Smoothing:           Opt[string]{"no_permission", true},
+			},
+			MemoryPower: PowerDraw{
+				AverageDrawMW: Opt[uint32]{30260, true},
+			},
+			ModulePower: ModulePower{
+				CurrentDrawMW:    Opt[uint32]{467680, true},
+				AverageDrawMW:    Opt[uint32]{467170, true},
+				DefaultLimitMW:   Opt[uint32]{2500000, true},
+				RequestedLimitMW: Opt[uint32]{2500000, true},
+				EnforcedLimitMW:  Opt[uint32]{2500000, true},
+				MinLimitMW:       Opt[uint32]{500000, true},
+				MaxLimitMW:       Opt[uint32]{2500000, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:           Opt[int32]{27, true},
+				TemperatureMemoryC:        Opt[int32]{27, true},
+				TLimitC:                   Opt[int32]{60, true},
+				TLimitShutdownC:           Opt[int32]{-5, true},
+				TLimitSlowdownC:           Opt[int32]{-2, true},
+				TLimitMaxOperatingC:       Opt[int32]{0, true},
+				TLimitMemoryMaxOperatingC: Opt[int32]{0, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{120, true},
+				GraphicsMax:              Opt[uint32]{2062, true},
+				GraphicsApp:              Opt[uint32]{2062, true},
+				GraphicsAppDefault:       Opt[uint32]{2062, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{2062, true},
+				SMCurrent:                Opt[uint32]{120, true},
+				SMMax:                    Opt[uint32]{2062, true},
+				MemoryCurrent:            Opt[uint32]{3996, true},
+				MemoryMax:                Opt[uint32]{3996, true},
+				MemoryApp:                Opt[uint32]{3996, true},
+				MemoryAppDefault:         Opt[uint32]{3996, true},
+				VideoCurrent:             Opt[uint32]{600, true},
+				VideoMax:                 Opt[uint32]{1890, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+				Counters: ThrottleCounters{
+					SWPowerCapUS:           Opt[uint64]{2354613, true},
+					SyncBoostUS:            Opt[uint64]{0, true},
+					SWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWPowerBrakeSlowdownUS: Opt[uint64]{0, true},
+				},
+			},
+			SupportedClocks: SupportedClocks{
+				MemoryClocks: []MemoryClock{{
+					FreqMHz:        3996,
+					GraphicsClocks: ClockSteps{2062, 2055, 2047, 2040, 2032, 2025, 2017, 2010, 2002, 1995, 1987, 1980, 1972, 1965, 1957, 1950, 1942, 1935, 1927, 1920, 1912, 1905, 1897, 1890, 1882, 1875, 1867, 1860, 1852, 1845, 1837, 1830, 1822, 1815, 1807, 1800, 1792, 1785, 1777, 1770, 1762, 1755, 1747, 1740, 1732, 1725, 1717, 1710, 1702, 1695, 1687, 1680, 1672, 1665, 1657, 1650, 1642, 1635, 1627, 1620, 1612, 1605, 1597, 1590, 1582, 1575, 1567, 1560, 1552, 1545, 1537, 1530, 1522, 1515, 1507, 1500, 1492, 1485, 1477, 1470, 1462, 1455, 1447, 1440, 1432, 1425, 1417, 1410, 1402, 1395, 1387, 1380, 1372, 1365, 1357, 1350, 1342, 1335, 1327, 1320, 1312, 1305, 1297, 1290, 1282, 1275, 1267, 1260, 1252, 1245, 1237, 1230, 1222, 1215, 1207, 1200, 1192, 1185, 1177, 1170, 1162, 1155, 1147, 1140, 1132, 1125, 1117, 1110, 1102, 1095, 1087, 1080, 1072, 1065, 1057, 1050, 1042, 1035, 1027, 1020, 1012, 1005, 997, 990, 982, 975, 967, 960, 952, 945, 937, 930, 922, 915, 907, 900, 892, 885, 877, 870, 862, 855, 847, 840, 832, 825, 817, 810, 802, 795, 787, 780, 772, 765, 757, 750, 742, 735, 727, 720, 712, 705, 697, 690, 682, 675, 667, 660, 652, 645, 637, 630, 622, 615, 607, 600, 592, 585, 577, 570, 562, 555, 547, 540, 532, 525, 517, 510, 502, 495, 487, 480, 472, 465, 457, 450, 442, 435, 427, 420, 412, 405, 397, 390, 382, 375, 367, 360, 352, 345, 337, 330, 322, 315, 307, 300, 292, 285, 277, 270, 262, 255, 247, 240, 232, 225, 217, 210, 202, 195, 187, 180, 172, 165, 157, 150, 142, 135, 127, 120},
+				}},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					UncorrectableSources: SRAMSources{
+						L2:              Opt[uint64]{0, true},
+						SM:              Opt[uint64]{0, true},
+						Microcontroller: Opt[uint64]{0, true},
+						PCIe:            Opt[uint64]{0, true},
+						Other:           Opt[uint64]{0, true},
+					},
+					ThresholdExceeded: Opt[bool]{false, true},
+				},
+				ChannelRepairPending: Opt[bool]{false, true},
+				TPCRepairPending:     Opt[bool]{false, true},
+				UnrepairableMemory:   Opt[bool]{false, true},
+			},
+			RemappedRows: RemappedRows{
+				Correctable:           Opt[uint32]{0, true},
+				Uncorrectable:         Opt[uint32]{0, true},
+				CorrectableInactive:   Opt[uint32]{0, true},
+				UncorrectableInactive: Opt[uint32]{0, true},
+				Pending:               Opt[bool]{false, true},
+				FailureOccurred:       Opt[bool]{false, true},
+				AvailabilityHistogram: RowRemapHistogram{
+					Max:     Opt[uint32]{3968, true},
+					High:    Opt[uint32]{0, true},
+					Partial: Opt[uint32]{0, true},
+					Low:     Opt[uint32]{0, true},
+					None:    Opt[uint32]{0, true},
+				},
+			},
+			Display: Display{
+				Active:   Opt[Enabled]{false, true},
+				Attached: Opt[bool]{true, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent:     Opt[Enabled]{false, true},
+				ModePending:     Opt[Enabled]{false, true},
+				MaxGPUInstances: Opt[uint32]{7, true},
+			},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"passthrough", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"580.173.02", true},
+			},
+			C2CMode: Opt[Enabled]{true, true},
+			EGM:     Opt[Enabled]{false, true},
+			GraceSuperchip: GraceSuperchip{
+				Enabled:  Opt[bool]{true, true},
+				CPUCores: Opt[uint32]{72, true},
+			},
+			Fabric: Fabric{
+				ClusterUUID:   Opt[ClusterUUID]{ClusterUUID{83, 21, 224, 247, 200, 169, 79, 240, 175, 58, 100, 231, 144, 173, 254, 207}, true},
+				CliqueID:      Opt[uint32]{2, true},
+				State:         Opt[string]{"completed", true},
+				HealthSummary: Opt[string]{"healthy", true},
+				Health: FabricHealth{
+					DegradedBandwidth:      Opt[bool]{false, true},
+					RouteRecovery:          Opt[bool]{false, true},
+					RouteUnhealthy:         Opt[bool]{false, true},
+					AccessTimeoutRecovery:  Opt[bool]{false, true},
+					IncorrectConfiguration: Opt[string]{"not_supported", true},
+				},
+			},
+			Platform: Platform{
+				ChassisSerialNumber: Opt[string]{"1821125030418", true},
+				SlotNumber:          Opt[uint8]{14, true},
+				TrayIndex:           Opt[uint8]{4, true},
+				HostID:              Opt[uint8]{1, true},
+				PeerType:            Opt[string]{"switch_connected", true},
+				ModuleID:            Opt[uint8]{2, true},
+				GPUFabricGUID:       Opt[uint64]{3085545710256439371, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "gb200",
+		System: System{
+			DriverVersion:    Opt[string]{"580.173.02", true},
+			NVMLVersion:      Opt[string]{"13.580.173.02", true},
+			CUDAVersion:      Opt[string]{"13.0", true},
+			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{0, true},
+		},
+		NVLink: NVLink{
+			Version:              Opt[uint32]{5, true},
+			LinksPerGPU:          Opt[uint32]{18, true},
+			BandwidthPerLinkMbps: Opt[uint32]{53125, true},
+			C2CEnabled:           Opt[bool]{true, true},
+			Switches: []NVSwitch{{
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    1,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-0", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    2,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-1", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    3,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-2", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    4,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-3", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    5,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-4", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    6,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-5", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    7,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-6", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    8,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-7", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    9,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-8", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    10,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-9", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    11,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-10", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    12,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-11", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    13,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-12", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    14,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-13", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    15,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-14", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    16,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-15", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    17,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-16", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    18,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-17", true},
+			}},
+			Defaults: LinkDefaults{
+				State: Opt[string]{"active", true},
+			},
+		},
+		Topology: Topology{
+			RootComplexes: []RootComplex{{
+				ID:       Opt[string]{"pci0000:28", true},
+				NUMANode: Opt[int32]{0, true},
+				Devices: []BusID{{
+					Bus: 41,
+				}},
+				CPUAffinity: CPUSet{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71},
+			}, {
+				ID:       Opt[string]{"pci0000:3e", true},
+				NUMANode: Opt[int32]{0, true},
+				Devices: []BusID{{
+					Bus: 63,
+				}},
+				CPUAffinity: CPUSet{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71},
+			}, {
+				ID:       Opt[string]{"pci0000:9b", true},
+				NUMANode: Opt[int32]{1, true},
+				Devices: []BusID{{
+					Bus: 156,
+				}},
+				CPUAffinity: CPUSet{72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141, 142, 143},
+			}, {
+				ID:       Opt[string]{"pci0000:b1", true},
+				NUMANode: Opt[int32]{1, true},
+				Devices: []BusID{{
+					Bus: 178,
+				}},
+				CPUAffinity: CPUSet{72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141, 142, 143},
+			}},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 4)
+	var d *Device
+
+	d = &b.Devices[1]
+	d.Index = 1
+	d.UUID = "GPU-82954890-7e9d-4dc1-b231-794953aa0d04"
+	d.MinorNumber = Opt[uint32]{1, true}
+	d.PDI = Opt[uint64]{15728294984589748287, true}
+	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787268778037000, true}
+	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{60789, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 63,
+	}, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{168570, true}
+	d.Power.AverageDrawMW = Opt[uint32]{168570, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{29160, true}
+	d.ModulePower.CurrentDrawMW = Opt[uint32]{461200, true}
+	d.ModulePower.AverageDrawMW = Opt[uint32]{460150, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{28, true}
+	d.Thermal.TLimitC = Opt[int32]{59, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{3360324, true}
+	d.ClocksThrottleReasons.Counters.SWThermalSlowdownUS = Opt[uint64]{3360324, true}
+	d.Platform.ModuleID = Opt[uint8]{1, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{15728294984589748287, true}
+
+	d = &b.Devices[2]
+	d.Index = 2
+	d.UUID = "GPU-ab069018-7e3d-4d06-a205-880d0a2cd643"
+	d.MinorNumber = Opt[uint32]{2, true}
+	d.PDI = Opt[uint64]{11497099867858368052, true}
+	d.GraceCPUPair = Opt[uint32]{1, true}
+	d.Serial = Opt[string]{"1653024071521", true}
+	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787268776039000, true}
+	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{58897, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 156,
+	}, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{156480, true}
+	d.Power.AverageDrawMW = Opt[uint32]{156480, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{31030, true}
+	d.ModulePower.CurrentDrawMW = Opt[uint32]{459640, true}
+	d.ModulePower.AverageDrawMW = Opt[uint32]{459800, true}
+	d.Thermal.TemperatureMemoryC = Opt[int32]{28, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{7337828, true}
+	d.ClocksThrottleReasons.Counters.SWThermalSlowdownUS = Opt[uint64]{7319467, true}
+	d.Platform.ModuleID = Opt[uint8]{4, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{11497099867858368052, true}
+
+	d = &b.Devices[3]
+	d.Index = 3
+	d.UUID = "GPU-d3cf4f1d-d257-4f1f-87c9-dcbe30fc8ce0"
+	d.MinorNumber = Opt[uint32]{3, true}
+	d.PDI = Opt[uint64]{7528311119091107075, true}
+	d.GraceCPUPair = Opt[uint32]{1, true}
+	d.Serial = Opt[string]{"1653024071521", true}
+	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787268882942000, true}
+	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{54316, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 178,
+	}, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{171610, true}
+	d.Power.AverageDrawMW = Opt[uint32]{171990, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{34700, true}
+	d.ModulePower.CurrentDrawMW = Opt[uint32]{451800, true}
+	d.ModulePower.AverageDrawMW = Opt[uint32]{452430, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{26, true}
+	d.Thermal.TLimitC = Opt[int32]{61, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{14572115, true}
+	d.ClocksThrottleReasons.Counters.SWThermalSlowdownUS = Opt[uint64]{7322346, true}
+	d.Platform.ModuleID = Opt[uint8]{3, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{7528311119091107075, true}
+	return b
 }
 
 func boardH100() *Board {
@@ -133,10 +975,10 @@ func boardH100() *Board {
 			SupportedClocks: SupportedClocks{
 				MemoryClocks: []MemoryClock{{
 					FreqMHz:        2619,
-					GraphicsClocks: []uint32{1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345},
+					GraphicsClocks: ClockSteps{1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345},
 				}, {
 					FreqMHz:        1593,
-					GraphicsClocks: []uint32{1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345},
+					GraphicsClocks: ClockSteps{1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345},
 				}},
 			},
 			PerformanceState: Opt[PState]{0, true},
@@ -453,5 +1295,217 @@ func boardH100() *Board {
 	d.Thermal.TLimitC = Opt[int32]{57, true}
 	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{7014307013, true}
 	d.Platform.ModuleID = Opt[uint8]{2, true}
+	return b
+}
+
+func boardT4() *Board {
+	first := Device{
+		UUID:        "GPU-3120c614-86cd-4bb6-91ea-99ba0a16d7e0",
+		MinorNumber: Opt[uint32]{0, true},
+		PDI:         Opt[uint64]{13700318711917929568, true},
+		Properties: Properties{
+			Name:            Opt[string]{"Tesla T4", true},
+			Brand:           Opt[string]{"nvidia", true},
+			Serial:          Opt[string]{"1562519033871", true},
+			BoardPartNumber: Opt[string]{"900-2G183-A800-001", true},
+			GPUPartNumber:   Opt[string]{"1EB8-895-A1", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"90.04.96.00.02", true},
+			Architecture:    Opt[string]{"turing", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{7, true},
+				Minor: Opt[uint32]{5, true},
+			},
+			NumGPUCores:         Opt[uint32]{2560, true},
+			MultiprocessorCount: Opt[uint32]{40, true},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G183.0200.00.02", true},
+				OEMObject:    Opt[string]{"1.1", true},
+				ECCObject:    Opt[string]{"5.0", true},
+			},
+			AddressingMode: Opt[string]{"hmm", true},
+			RecoveryAction: Opt[string]{"none", true},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{16106127360, true},
+				ReservedBytes:  Opt[uint64]{469237760, true},
+				UsedBytes:      Opt[uint64]{0, true},
+				MemoryBusWidth: Opt[uint32]{256, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{268435456, true},
+				UsedBytes:  Opt[uint64]{2097152, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				FreeBytes:  Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{515379422, true},
+				SubsystemID: Opt[uint32]{312611038, true},
+				BusID: Opt[BusID]{BusID{
+					Device: 30,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{3, true},
+				CurrentLinkGen:        Opt[uint32]{3, true},
+				MaxDeviceLinkGen:      Opt[uint32]{3, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{8, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{439, true},
+				RxThroughputKBPS:      Opt[uint64]{292, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{70000, true},
+				RequestedLimitMW:    Opt[uint32]{70000, true},
+				EnforcedLimitMW:     Opt[uint32]{70000, true},
+				MinLimitMW:          Opt[uint32]{60000, true},
+				MaxLimitMW:          Opt[uint32]{70000, true},
+				CurrentDrawMW:       Opt[uint32]{33510, true},
+				PowerState:          Opt[PState]{0, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:    Opt[int32]{33, true},
+				ShutdownThresholdC: Opt[int32]{96, true},
+				SlowdownThresholdC: Opt[int32]{93, true},
+				MaxOperatingC:      Opt[int32]{85, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{1590, true},
+				GraphicsMax:              Opt[uint32]{1590, true},
+				GraphicsApp:              Opt[uint32]{585, true},
+				GraphicsAppDefault:       Opt[uint32]{585, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{1590, true},
+				SMCurrent:                Opt[uint32]{1590, true},
+				SMMax:                    Opt[uint32]{1590, true},
+				MemoryCurrent:            Opt[uint32]{5000, true},
+				MemoryMax:                Opt[uint32]{5001, true},
+				MemoryApp:                Opt[uint32]{5001, true},
+				MemoryAppDefault:         Opt[uint32]{5001, true},
+				VideoCurrent:             Opt[uint32]{1470, true},
+				VideoMax:                 Opt[uint32]{1470, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+				Counters: ThrottleCounters{
+					SWPowerCapUS:           Opt[uint64]{0, true},
+					SyncBoostUS:            Opt[uint64]{0, true},
+					SWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWPowerBrakeSlowdownUS: Opt[uint64]{0, true},
+				},
+			},
+			SupportedClocks: SupportedClocks{
+				MemoryClocks: []MemoryClock{{
+					FreqMHz:        5001,
+					GraphicsClocks: ClockSteps{1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300},
+				}, {
+					FreqMHz:        405,
+					GraphicsClocks: ClockSteps{645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300},
+				}},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{1, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+					},
+				},
+			},
+			RetiredPages: RetiredPages{
+				SingleBitRetirement: Retirement{
+					Count: Opt[uint32]{0, true},
+				},
+				DoubleBitRetirement: Retirement{
+					Count: Opt[uint32]{0, true},
+				},
+				PendingBlacklist:  Opt[bool]{false, true},
+				PendingRetirement: Opt[bool]{false, true},
+			},
+			Display: Display{
+				Active:   Opt[Enabled]{false, true},
+				Attached: Opt[bool]{true, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"passthrough", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"595.91.07", true},
+			},
+			EGM: Opt[Enabled]{false, true},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{1, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "t4",
+		System: System{
+			DriverVersion:    Opt[string]{"595.91.07", true},
+			NVMLVersion:      Opt[string]{"13.595.91.07", true},
+			CUDAVersion:      Opt[string]{"13.2", true},
+			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{2, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
 	return b
 }

@@ -47,7 +47,10 @@ func TestPublishedKeys(t *testing.T) {
 	assert.Equal(t, Some("0700000000901"), d.Serial, "the default serial, counted up")
 	assert.Equal(t, Some(BusID{Domain: 1, Bus: 0x0c}), d.PCI.BusID)
 	assert.Equal(t, Some[uint32](0x123410de), d.PCI.DeviceID)
-	assert.Equal(t, Memory{Some[uint64](1 << 30), Some[uint64](1 << 20), Some[uint64](1072693248), Some[uint64](4096), Some[uint32](256)}, d.Memory)
+	assert.Equal(t, Memory{
+		TotalBytes: Some[uint64](1 << 30), ReservedBytes: Some[uint64](1 << 20), FreeBytes: Some[uint64](1072693248), UsedBytes: Some[uint64](4096),
+		MemoryBusWidth: Some[uint32](256),
+	}, d.Memory)
 	assert.Equal(t, []Process{{
 		PID: 4242, Type: Some("C"), Name: Some("/usr/bin/train"), UsedMemoryMiB: Some[uint64](100),
 		SMUtil: Some[uint32](10), MemUtil: Some[uint32](20), EncUtil: Some[uint32](30), DecUtil: Some[uint32](40),
@@ -223,6 +226,30 @@ func TestCPUSet(t *testing.T) {
 	for _, bad := range []string{"", "-", "1-", "3-1", "0x1", "8192", "a"} {
 		assert.Error(t, c.UnmarshalText([]byte(bad)), bad)
 	}
+}
+
+func TestClockSteps(t *testing.T) {
+	for text, want := range map[string]ClockSteps{
+		"1410..1380/15":    {1410, 1395, 1380},
+		"405..405/1":       {405},
+		"2062.5..2040/7.5": {2062, 2055, 2047, 2040},
+		"100..10/90":       {100, 10},
+	} {
+		var c ClockSteps
+		require.NoError(t, c.UnmarshalText([]byte(text)))
+		assert.Equal(t, want, c)
+	}
+	for _, bad := range []string{
+		"", "1410", "1410..210", "1410..210/0", "1410..210/0.5", "1410..210/7", "210..1410/15", "1410..0/15", "-1410..210/15",
+		"01410..210/15", "1410.25..210/15", "1410 .. 210 / 15", "1410..210/15,5", "999999..1/1", "1410.210/15",
+	} {
+		var c ClockSteps
+		assert.Error(t, c.UnmarshalText([]byte(bad)), bad)
+		assert.Nil(t, c)
+	}
+	list := mustParse(t, "count: 1\ndevice_defaults: {supported_clocks: {memory_clocks: [{freq_mhz: 9, graphics_clocks: [1410, 1395, 1380]}]}}\n")
+	steps := mustParse(t, "count: 1\ndevice_defaults: {supported_clocks: {memory_clocks: [{freq_mhz: 9, graphics_clocks: 1410..1380/15}]}}\n")
+	assert.Equal(t, list.Devices, steps.Devices)
 }
 
 func TestPlus(t *testing.T) {

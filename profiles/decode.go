@@ -75,11 +75,20 @@ func (d *decoder) value(n *yaml.Node, out reflect.Value, f field, path string, d
 		return d.value(n, reflect.ValueOf(value).Elem(), f, path, depth+1)
 	}
 	if isText {
-		if n.Kind != yaml.ScalarNode {
+		_, listed := u.(interface{ list() })
+		switch {
+		case listed && n.Kind == yaml.SequenceNode:
+			return d.sequence(n, out, f, path, depth)
+		case listed && n.Kind != yaml.ScalarNode:
+			return wrong(n, "%s: want a list or text, got %s", path, kind(n))
+		case n.Kind != yaml.ScalarNode:
 			return wrong(n, "%s: want text, got %s", path, kind(n))
 		}
 		if err := u.UnmarshalText([]byte(n.Value)); err != nil {
 			return wrong(n, "%s: %s", path, err)
+		}
+		if out.Kind() == reflect.Slice {
+			d.nodes += out.Len() // as if the text were a list
 		}
 		return nil
 	}

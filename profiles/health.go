@@ -48,6 +48,8 @@ type ECCMemoryErrors struct {
 	RegisterFile Opt[uint64] `yaml:"register_file"`
 	// TextureMemory counts errors of the texture memory.
 	TextureMemory Opt[uint64] `yaml:"texture_memory"`
+	// SRAM counts errors of the SRAM on the chip, on boards before Ampere: those have no ECC.SRAM.
+	SRAM Opt[uint64] `yaml:"sram"`
 	// Total counts errors of all locations.
 	Total Opt[uint64] `yaml:"total"`
 }

@@ -81,6 +81,10 @@ func TestErrors(t *testing.T) {
 		"cluster UUID":      {"count: 1\ndevice_defaults: {fabric: {cluster_uuid: \"12\"}}\n", `2: device_defaults.fabric.cluster_uuid: bad cluster UUID "12": want 32 hexadecimal digits`},
 		"CPU list":          {"count: 1\ntopology: {root_complexes: [{cpu_affinity: 0-99999999}]}\n", `2: topology.root_complexes[0].cpu_affinity: bad CPU list "0-99999999": want numbers below 8192 and ranges such as 0-71,80`},
 
+		"clock list":  {"count: 1\ndevice_defaults: {supported_clocks: {memory_clocks: [{freq_mhz: 1, graphics_clocks: [1410, fast]}]}}\n", `2: device_defaults.supported_clocks.memory_clocks[0].graphics_clocks[1]: want a whole number, got text "fast"`},
+		"clock map":   {"count: 1\ndevice_defaults: {supported_clocks: {memory_clocks: [{freq_mhz: 1, graphics_clocks: {}}]}}\n", "2: device_defaults.supported_clocks.memory_clocks[0].graphics_clocks: want a list or text, got keys and values"},
+		"clock steps": {"count: 1\ndevice_defaults: {supported_clocks: {memory_clocks: [{freq_mhz: 1, graphics_clocks: 1410-210/15}]}}\n", `2: device_defaults.supported_clocks.memory_clocks[0].graphics_clocks: bad clocks "1410-210/15": want a list, or highest..lowest/step such as 1410..210/15`},
+
 		"absent entry":       {"devices:\n  - name: A\n  - ~\n", "3: devices[1]: an entry of a list cannot be absent"},
 		"absent bus id":      {"count: 1\ntopology: {root_complexes: [{devices: [N/A]}]}\n", "2: topology.root_complexes[0].devices[0]: an entry of a list cannot be absent"},
 		"many entries":       {"devices: [" + strings.Repeat("{},", 10_001) + "]", "1: devices: 10001 entries are more than the 10000 that a board can have"},
@@ -116,6 +120,13 @@ func TestAliasBomb(t *testing.T) {
 	bomb := "count: 1\ndevice_defaults:\n  supported_clocks:\n    memory_clocks:\n" +
 		"      - {freq_mhz: 1, graphics_clocks: &g [" + strings.Repeat("1,", 100_000) + "]}\n" +
 		strings.Repeat("      - {freq_mhz: 1, graphics_clocks: *g}\n", 10_000)
+	_, err := Parse("p.yaml", []byte(bomb))
+	assert.ErrorContains(t, err, "the file's aliases describe more than a profile can hold")
+}
+
+func TestAliasBombOfRanges(t *testing.T) {
+	bomb := "count: 1\ndevice_defaults:\n  supported_clocks:\n    memory_clocks:\n" +
+		strings.Repeat("      - {freq_mhz: 1, graphics_clocks: 99999..1/1}\n", 10_000)
 	_, err := Parse("p.yaml", []byte(bomb))
 	assert.ErrorContains(t, err, "the file's aliases describe more than a profile can hold")
 }

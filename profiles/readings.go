@@ -12,6 +12,10 @@ type Memory struct {
 	UsedBytes Opt[uint64] `yaml:"used_bytes"`
 	// MemoryBusWidth is the width of the memory's bus, in bits.
 	MemoryBusWidth Opt[uint32] `yaml:"memory_bus_width"`
+	// EncryptionCurrent says that what the memory holds is encrypted.
+	EncryptionCurrent Opt[Enabled] `yaml:"encryption_current"`
+	// EncryptionPending is EncryptionCurrent after the next reset.
+	EncryptionPending Opt[Enabled] `yaml:"encryption_pending"`
 }
 
 // MemoryUse is the use of a piece of memory.
@@ -90,6 +94,8 @@ type Power struct {
 	PowerState Opt[PState] `yaml:"power_state"`
 	// TotalEnergyConsumptionMJ is the energy used since the driver was loaded, in mJ.
 	TotalEnergyConsumptionMJ Opt[uint64] `yaml:"total_energy_consumption_mj"`
+	// Smoothing says whether the power is smoothed; no_permission is a driver that does not tell.
+	Smoothing Opt[string] `yaml:"smoothing" enum:"enabled,disabled,no_permission=insufficient_permissions"`
 }
 
 // PowerDraw is the power that some part draws.
@@ -243,8 +249,8 @@ type SupportedClocks struct {
 type MemoryClock struct {
 	// FreqMHz is the memory clock, in MHz.
 	FreqMHz uint32 `yaml:"freq_mhz" required:"yes"`
-	// GraphicsClocks are the graphics clocks, highest first, in MHz.
-	GraphicsClocks []uint32 `yaml:"graphics_clocks"`
+	// GraphicsClocks are the graphics clocks, highest first, in MHz; written as a list or as highest..lowest/step.
+	GraphicsClocks ClockSteps `yaml:"graphics_clocks"`
 }
 
 // Utilization is how busy a GPU's parts are, all in percent.

@@ -169,3 +169,35 @@ func (c *CPUSet) UnmarshalText(text []byte) error {
 	*c = slices.Compact(set)
 	return nil
 }
+
+// ClockSteps are clocks, highest first, in MHz.
+type ClockSteps []uint32
+
+var clockSteps = regexp.MustCompile(`^([1-9][0-9]{0,4}(?:\.5)?)\.\.([1-9][0-9]{0,4}(?:\.5)?)/([1-9][0-9]{0,4}(?:\.5)?)$`)
+
+// UnmarshalText accepts highest..lowest/step, all in MHz and with halves, such as 2062.5..120/7.5. A clock that ends in a
+// half counts as the whole number below, as drivers list it.
+func (c *ClockSteps) UnmarshalText(text []byte) error {
+	m := clockSteps.FindSubmatch(text)
+	if m == nil {
+		return fmt.Errorf("bad clocks %q: want a list, or highest..lowest/step such as 1410..210/15", text)
+	}
+	var halves [3]uint32 // of a MHz
+	for i := range halves {
+		n, _ := strconv.ParseFloat(string(m[i+1]), 64) // the pattern lets only such numbers through
+		halves[i] = uint32(2 * n)
+	}
+	highest, lowest, step := halves[0], halves[1], halves[2]
+	if lowest > highest || (highest-lowest)%step != 0 {
+		return fmt.Errorf("bad clocks %q: no number of steps leads from the highest down to the lowest", text)
+	}
+	steps := make(ClockSteps, (highest-lowest)/step+1)
+	for i := range steps {
+		steps[i] = (highest - uint32(i)*step) / 2
+	}
+	*c = steps
+	return nil
+}
+
+// list lets a file give the clocks one by one too.
+func (c *ClockSteps) list() {}

@@ -81,6 +81,9 @@ func adopt(number uint64, o object) {
 		base, start, _ := host().Handles()
 		t = &handles{base: base, start: start}
 	}
+	if number < t.start {
+		return // of an earlier generation: a call that lost a race with the last nvmlShutdown
+	}
 	i := number - t.start
 	if i >= uint64(len(t.objects)) {
 		grown := &handles{base: t.base, start: t.start, objects: make([]atomic.Pointer[object], max(i+1, 2*uint64(len(t.objects)), 16))}

@@ -27,7 +27,9 @@ var scalars = map[string]object{
 	"Percent":     {"type": []any{"integer", "string"}, "pattern": "^([0-9]{1,2}|100)$", "minimum": 0, "maximum": 100},
 	"Address":     {"type": []any{"integer", "string"}},
 	"ClusterUUID": {"type": "string", "pattern": "^[0-9A-Fa-f-]{32,36}$"},
-	"CPUSet":      {"type": "string", "pattern": "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"},
+	"ClockSteps": {"type": []any{"array", "string"}, "items": object{"type": "integer", "minimum": 0},
+		"pattern": `^[1-9][0-9]{0,4}(\.5)?\.\.[1-9][0-9]{0,4}(\.5)?/[1-9][0-9]{0,4}(\.5)?$`},
+	"CPUSet": {"type": "string", "pattern": "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"},
 }
 
 // schema writes the JSON Schema of a profile file from the Go source of the types that read one.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime/debug"
+	"strings"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
@@ -19,15 +20,19 @@ func (versionCmd) Help() string {
 }
 
 func (versionCmd) Run() error {
-	implemented := 0
+	symbols, implemented := 0, 0
 	for _, s := range abi.Symbols() {
+		if strings.HasPrefix(s.Name, "nvmlInternalSlot") { // in a table of nvidia-smi's, not exported
+			continue
+		}
+		symbols++
 		if s.Implemented {
 			implemented++
 		}
 	}
 	oldest, newest := abi.Versions[0], abi.Versions[len(abi.Versions)-1]
 	_, err := fmt.Printf("nvmlfab %s\nNVML %s to %s: %d symbols, %d implemented\n",
-		buildVersion(), oldest.NVML, newest.NVML, abi.SymbolCount, implemented)
+		buildVersion(), oldest.NVML, newest.NVML, symbols, implemented)
 	return err
 }
 

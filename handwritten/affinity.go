@@ -1,0 +1,93 @@
+package handwritten
+
+import (
+	"slices"
+
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+)
+
+// cpus are the CPUs near a device: those of its host bridge, or else of its NUMA node; none if the profile does not say.
+func cpus(d *engine.Device) []uint32 {
+	bridge := rootComplex(d)
+	if bridge == nil {
+		return nil
+	}
+	if len(bridge.CPUAffinity) > 0 {
+		return bridge.CPUAffinity
+	}
+	node, cores := bridge.NUMANode.Or(-1), d.Node().Board.Topology.CoresPerNUMA.Or(0)
+	if node < 0 {
+		return nil
+	}
+	list := make([]uint32, cores)
+	for i := range list {
+		list[i] = uint32(node)*cores + uint32(i)
+	}
+	return list
+}
+
+// fill sets the bits of a mask; what it has no room for is left out. Without bits it is NOT_SUPPORTED.
+func fill(mask []uint64, bits []uint32) abi.Return {
+	clear(mask)
+	if len(mask) == 0 {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	if len(bits) == 0 {
+		return abi.ERROR_NOT_SUPPORTED
+	}
+	for _, b := range bits {
+		if i := int(b / 64); i < len(mask) {
+			mask[i] |= 1 << (b % 64)
+		}
+	}
+	return abi.SUCCESS
+}
+
+// DeviceGetCpuAffinity is the CPUs near the GPU, as a mask.
+func DeviceGetCpuAffinity(d *engine.Device, mask []uint64) abi.Return { return fill(mask, cpus(d)) }
+
+// DeviceGetCpuAffinityWithinScope is DeviceGetCpuAffinity; the profile does not tell a NUMA node from its socket.
+func DeviceGetCpuAffinityWithinScope(d *engine.Device, mask []uint64, scope abi.AffinityScope_t) abi.Return {
+	if scope > abi.AFFINITY_SCOPE_SOCKET {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	return fill(mask, cpus(d))
+}
+
+// DeviceGetMemoryAffinity is the NUMA node near the GPU, as a mask.
+func DeviceGetMemoryAffinity(d *engine.Device, mask []uint64, scope abi.AffinityScope_t) abi.Return {
+	if scope > abi.AFFINITY_SCOPE_SOCKET {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var nodes []uint32
+	if bridge := rootComplex(d); bridge != nil && bridge.NUMANode.Or(-1) >= 0 {
+		nodes = append(nodes, uint32(bridge.NUMANode.Value))
+	}
+	return fill(mask, nodes)
+}
+
+// DeviceGetTopologyNearestGpus lists the GPUs at a level from the GPU.
+func DeviceGetTopologyNearestGpus(d *engine.Device, level abi.GpuTopologyLevel_t) ([]*engine.Device, abi.Return) {
+	if level > abi.TOPOLOGY_SYSTEM || level%10 != 0 {
+		return nil, abi.ERROR_INVALID_ARGUMENT
+	}
+	var near []*engine.Device
+	for _, other := range d.Node().Devices {
+		if other != d && distance(d, other) == level {
+			near = append(near, other)
+		}
+	}
+	return near, abi.SUCCESS
+}
+
+// SystemGetTopologyGpuSet lists the GPUs near a CPU.
+func SystemGetTopologyGpuSet(cpu uint32) ([]*engine.Device, abi.Return) {
+	var near []*engine.Device
+	for _, d := range engine.Current().Devices {
+		if slices.Contains(cpus(d), cpu) {
+			near = append(near, d)
+		}
+	}
+	return near, abi.SUCCESS
+}

@@ -1,0 +1,162 @@
+package handwritten
+
+import (
+	"encoding/hex"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine/enginetest"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+func TestLifecycle(t *testing.T) {
+	enginetest.Use()
+	require.Equal(t, abi.SUCCESS, Init())
+	answers(t, 8)(DeviceGetCount())
+	first, ret := DeviceGetHandleByIndex(7)
+	require.Equal(t, abi.SUCCESS, ret)
+	assert.EqualValues(t, 7, first.Index)
+	require.Equal(t, abi.SUCCESS, Shutdown())
+	answers(t, 0)(DeviceGetCount())
+
+	enginetest.Use("NVMLFAB_PROFILE", "nope")
+	assert.Equal(t, abi.ERROR_UNKNOWN, InitWithFlags(abi.INIT_FLAG_NO_ATTACH))
+}
+
+func TestSystem(t *testing.T) {
+	gpu(t, "")
+	answers(t, "580.105.08")(SystemGetDriverVersion())
+	answers(t, "13.580.105.08")(SystemGetNVMLVersion())
+	answers(t, 13000)(SystemGetCudaDriverVersion())
+	answers(t, 0)(GetExcludedDeviceCount())
+	answers(t, 0)(UnitGetCount())
+	answers(t, []abi.HwbcEntry_t(nil))(SystemGetHicVersion())
+	assert.Equal(t, abi.SUCCESS, SystemGetConfComputeState(&abi.ConfComputeSystemState_t{}))
+
+	gpu(t, "extends: h100\nsystem: {cuda_version: \"12.4\"}\n")
+	answers(t, 12040)(SystemGetCudaDriverVersion())
+
+	gpu(t, bare)
+	refuses(t, abi.ERROR_NOT_SUPPORTED)(SystemGetDriverVersion())
+	refuses(t, abi.ERROR_NOT_SUPPORTED)(SystemGetCudaDriverVersion())
+	refuses(t, abi.ERROR_NOT_SUPPORTED)(SystemGetConfComputeState(&abi.ConfComputeSystemState_t{}))
+}
+
+func TestHandles(t *testing.T) {
+	d := enginetest.Start(t, "").Devices[5]
+	serial, _ := DeviceGetSerial(d)
+	uuid, _ := DeviceGetUUID(d)
+	answers(t, d)(DeviceGetHandleByUUID(uuid))
+	answers(t, d)(DeviceGetHandleByUUID(strings.ToUpper(uuid)))
+	answers(t, d)(DeviceGetHandleBySerial(serial))
+	for _, busID := range []string{"00000000:A8:00.0", "0000:a8:00.0", "0:A8:0.0", "0000:A8:00", "a8:00.0"} {
+		answers(t, d)(DeviceGetHandleByPciBusId(busID))
+	}
+
+	refuses(t, abi.ERROR_NOT_FOUND)(DeviceGetHandleByUUID("GPU-00000000-0000-0000-0000-000000000000"))
+	refuses(t, abi.ERROR_INVALID_ARGUMENT)(DeviceGetHandleByUUID(""))
+	refuses(t, abi.ERROR_NOT_FOUND)(DeviceGetHandleBySerial("0"))
+	for _, busID := range []string{"00000001:A8:00.0", "0000:A8:01.0", "0000:A8:00.1", "ff:00.0"} {
+		refuses(t, abi.ERROR_NOT_FOUND)(DeviceGetHandleByPciBusId(busID))
+	}
+	for _, busID := range []string{"", "A8", "A8:00", "0000:A8:00.8", "0000:A8:20.0", "0000:1A8:00.0", "123456789:A8:00.0", "0000:A8:00.0.0", "g:A8:00.0", "0:0:A8:00.0"} {
+		refuses(t, abi.ERROR_INVALID_ARGUMENT)(DeviceGetHandleByPciBusId(busID))
+	}
+
+	want := &abi.UUID_v1_t{Type: uint32(abi.UUID_TYPE_ASCII)}
+	text(want.Value[:], uuid)
+	answers(t, d)(DeviceGetHandleByUUIDV(want))
+	digits, err := hex.DecodeString(strings.ReplaceAll(strings.TrimPrefix(uuid, "GPU-"), "-", ""))
+	require.NoError(t, err)
+	want = &abi.UUID_v1_t{Type: uint32(abi.UUID_TYPE_BINARY)}
+	copy(want.Value[:], digits)
+	answers(t, d)(DeviceGetHandleByUUIDV(want))
+}
+
+func TestSharedSerial(t *testing.T) {
+	gpu(t, like(`serial: "1234"`))
+	refuses(t, abi.ERROR_INVALID_ARGUMENT)(DeviceGetHandleBySerial("1234"))
+}
+
+func TestPci(t *testing.T) {
+	d := enginetest.Start(t, "extends: h100\ncount: 1\ndevices: [{pci: {bus_id: \"00010002:a8:1f.0\"}}]\n").Devices[0]
+	pci := abi.PciInfo_t{BusId: [32]byte{20: 'x'}}
+	require.Equal(t, abi.SUCCESS, DeviceGetPciInfo(d, &pci))
+	want := abi.PciInfo_t{Domain: 0x10002, Bus: 0xa8, Device: 0x1f, PciDeviceId: 0x233010de, PciSubSystemId: 0x16c110de}
+	copy(want.BusId[:], "00010002:A8:1F.0")
+	copy(want.BusIdLegacy[:], "0002:A8:1F.0")
+	assert.Equal(t, want, pci)
+
+	ext := abi.PciInfoExt_v1_t{Version: abi.PciInfoExt_v1, BusId: [32]byte{16: 'x'}}
+	require.Equal(t, abi.SUCCESS, DeviceGetPciInfoExt(d, &ext))
+	assert.Equal(t, abi.PciInfoExt_v1_t{Version: abi.PciInfoExt_v1, Domain: 0x10002, Bus: 0xa8, Device: 0x1f, PciDeviceId: 0x233010de,
+		PciSubSystemId: 0x16c110de, BaseClass: 3, SubClass: 2, BusId: want.BusId}, ext)
+}
+
+func TestPdi(t *testing.T) {
+	pdi := abi.Pdi_v1_t{Version: abi.Pdi_v1}
+	assert.Equal(t, abi.SUCCESS, DeviceGetPdi(gpu(t, ""), &pdi))
+	assert.Equal(t, abi.Pdi_v1_t{Version: abi.Pdi_v1, Value: 0x6d592f1396a49dc3}, pdi)
+}
+
+// TestNames: every name that a profile may give has a number.
+func TestNames(t *testing.T) {
+	for _, c := range []struct {
+		key   reflect.StructField
+		names []string
+	}{
+		{member[profiles.Properties](t, "Brand"), names(brands)},
+		{member[profiles.Properties](t, "Architecture"), names(architectures)},
+		{member[profiles.Properties](t, "AddressingMode"), names(addressingModes)},
+		{member[profiles.Properties](t, "RecoveryAction"), names(recoveryActions)},
+		{member[profiles.Properties](t, "ComputeMode"), names(computeModes)},
+		{member[profiles.GPUOperationMode](t, "Current"), names(operationModes)},
+		{member[profiles.DriverModel](t, "Current"), names(driverModels)},
+		{member[profiles.Virtualization](t, "Mode"), names(virtualizationModes)},
+		{member[profiles.Virtualization](t, "HostVGPUMode"), names(hostModes)},
+		{member[profiles.Fabric](t, "State"), names(fabricStates)},
+		{member[profiles.Fabric](t, "HealthSummary"), append(names(healthSummaries), "auto")},
+		{member[profiles.FabricHealth](t, "IncorrectConfiguration"), names(misconfigurations)},
+		{member[profiles.Platform](t, "PeerType"), names(peerTypes)},
+		{member[profiles.DeviceTopology](t, "DefaultLevel"), names(topologyLevels)},
+	} {
+		var allowed []string
+		for choice := range strings.SplitSeq(c.key.Tag.Get("enum"), ",") {
+			name, _, _ := strings.Cut(choice, "=") // other spellings follow
+			allowed = append(allowed, name)
+		}
+		assert.ElementsMatch(t, allowed, c.names, c.key.Name)
+	}
+}
+
+func names[N any](numbers map[string]N) []string { return slices.Collect(maps.Keys(numbers)) }
+
+func member[T any](t *testing.T, name string) reflect.StructField {
+	t.Helper()
+	field, ok := reflect.TypeFor[T]().FieldByName(name)
+	require.True(t, ok, name)
+	return field
+}
+
+func TestEventSets(t *testing.T) {
+	gpu(t, "")
+	set, ret := EventSetCreate()
+	require.Equal(t, abi.SUCCESS, ret)
+	assert.Same(t, set, engine.Object(set.Handle()))
+	assert.Equal(t, abi.SUCCESS, EventSetFree(set))
+	assert.Nil(t, engine.Object(set.Handle()))
+
+	enginetest.Use().Limit = 1
+	_, ret = EventSetCreate()
+	assert.Equal(t, abi.SUCCESS, ret)
+	_, ret = EventSetCreate()
+	assert.Equal(t, abi.ERROR_MEMORY, ret)
+}
