@@ -83,7 +83,7 @@ $(sort dist/lib $(libdir) dist/bin):
 
 # go build itself knows whether there is anything to do.
 bin: | dist/bin
-	@go build -trimpath -o dist/bin/ ./shims/nvmlfab
+	@CGO_ENABLED=0 go build -trimpath -o dist/bin/ ./shims/nvmlfab
 
 generate:
 	go generate ./profiles

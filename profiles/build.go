@@ -44,6 +44,7 @@ type builder struct {
 	decoder
 	file
 	base    []Device
+	system  System // of the base board
 	entries map[uint32]*yaml.Node
 	line    int // of devices, for messages about a device without an entry
 }
@@ -68,7 +69,7 @@ func build(data []byte, base func(string) (*Board, error)) (*Board, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.cuda()
+	b.versions()
 	return &Board{
 		Version: b.Version, System: b.System, Devices: devices, NVLink: b.NVLink, Topology: b.Topology,
 		MIG: b.MIG, InfiniBand: b.InfiniBand,
@@ -88,7 +89,7 @@ func (b *builder) extend(n *yaml.Node, base func(string) (*Board, error)) error 
 	if err != nil {
 		return wrong(n, "extends: %s", err)
 	}
-	b.base = board.Devices
+	b.base, b.system = board.Devices, board.System
 	b.System, b.NVLink, b.Topology = board.System, board.NVLink, board.Topology
 	b.MIG, b.InfiniBand = board.MIG, board.InfiniBand
 	return nil
@@ -269,15 +270,27 @@ func (b *builder) where(index uint32, keys ...string) *yaml.Node {
 	return &yaml.Node{Line: b.line}
 }
 
-// cuda takes the numbers out of the CUDA version's text.
-func (b *builder) cuda() {
+// versions derives the versions that the file leaves to others: CUDA's numbers from its text, NVML's version from a
+// driver that the base board did not have.
+func (b *builder) versions() {
 	major, minor, _ := strings.Cut(b.System.CUDAVersion.Value, ".")
 	for _, part := range []struct {
 		text   string
 		number *Opt[uint32]
-	}{{major, &b.System.CUDAVersionMajor}, {minor, &b.System.CUDAVersionMinor}} {
-		if n, err := strconv.ParseUint(part.text, 10, 16); err == nil && !part.number.Valid {
+		base   Opt[uint32]
+	}{
+		{major, &b.System.CUDAVersionMajor, b.system.CUDAVersionMajor},
+		{minor, &b.System.CUDAVersionMinor, b.system.CUDAVersionMinor},
+	} {
+		inherited := b.System.CUDAVersion != b.system.CUDAVersion && *part.number == part.base
+		if n, err := strconv.ParseUint(part.text, 10, 16); err == nil && (inherited || !part.number.Valid) {
 			*part.number = Some(uint32(n))
+		}
+	}
+	if b.System.DriverVersion != b.system.DriverVersion && b.System.NVMLVersion == b.system.NVMLVersion {
+		b.System.NVMLVersion = Opt[string]{}
+		if b.System.CUDAVersionMajor.Valid && b.System.DriverVersion.Valid {
+			b.System.NVMLVersion = Some(fmt.Sprintf("%d.%s", b.System.CUDAVersionMajor.Value, b.System.DriverVersion.Value))
 		}
 	}
 }

@@ -298,3 +298,19 @@ func BenchmarkShipped(b *testing.B) {
 		}
 	}
 }
+
+func TestVersionsFollowTheDriver(t *testing.T) {
+	h100, err := Shipped("h100")
+	require.NoError(t, err)
+	for text, want := range map[string][3]any{
+		"":                                     {uint32(13), uint32(0), h100.System.NVMLVersion.Value},
+		"system: {driver_version: 550.163.01}": {uint32(13), uint32(0), "13.550.163.01"},
+		"system: {driver_version: 550.163.01, cuda_version: '12.4'}":                         {uint32(12), uint32(4), "12.550.163.01"},
+		"system: {driver_version: 550.163.01, cuda_version: '12.4', nvml_version: 12.550.1}": {uint32(12), uint32(4), "12.550.1"},
+		"system: {cuda_version: '12.4', cuda_version_minor: 3}":                              {uint32(12), uint32(3), h100.System.NVMLVersion.Value},
+	} {
+		b, err := Parse("x.yaml", []byte("extends: h100\n"+text))
+		require.NoError(t, err, text)
+		assert.Equal(t, want, [3]any{b.System.CUDAVersionMajor.Value, b.System.CUDAVersionMinor.Value, b.System.NVMLVersion.Value}, text)
+	}
+}
