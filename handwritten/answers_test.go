@@ -77,7 +77,12 @@ func two[R, S any](name string, f func(*engine.Device) (R, S, abi.Return), want 
 	return getter{name: name, h100: want, call: func(d *engine.Device) []any { r, s, ret := f(d); return []any{r, s, ret} }}
 }
 
-const mib = 1 << 20
+// Memory in bytes: a MiB, and what h100 has and reserves.
+const (
+	mib      = 1 << 20
+	total    = 85520809984
+	reserved = 502792192
+)
 
 var getters = []getter{
 	one("Name", DeviceGetName, "NVIDIA H100 80GB HBM3"),
@@ -105,9 +110,10 @@ var getters = []getter{
 	one("PcieThroughput", with1(DeviceGetPcieThroughput, abi.PCIE_UTIL_TX_BYTES), 502),
 	one("PcieThroughput", with1(DeviceGetPcieThroughput, abi.PCIE_UTIL_RX_BYTES), 578),
 
-	one("MemoryInfo", filled(DeviceGetMemoryInfo), abi.Memory_t{Total: 85520809984, Free: 85520809984 - 502792192, Used: 502792192}),
-	one("MemoryInfo_v2", filled(DeviceGetMemoryInfo_v2), abi.Memory_v2_t{Total: 85520809984, Reserved: 502792192, Free: 85520809984 - 502792192}),
-	one("BAR1MemoryInfo", filled(DeviceGetBAR1MemoryInfo), abi.BAR1Memory_t{Bar1Total: 131072 * mib, Bar1Free: 131071 * mib, Bar1Used: mib}),
+	one("MemoryInfo", filled(DeviceGetMemoryInfo), abi.Memory_t{Total: total, Free: total - reserved, Used: reserved}),
+	one("MemoryInfo_v2", filled(DeviceGetMemoryInfo_v2), abi.Memory_v2_t{Total: total, Reserved: reserved, Free: total - reserved}),
+	one("BAR1MemoryInfo", filled(DeviceGetBAR1MemoryInfo),
+		abi.BAR1Memory_t{Bar1Total: 131072 * mib, Bar1Free: 131071 * mib, Bar1Used: mib}),
 	one("ConfComputeProtectedMemoryUsage", filled(DeviceGetConfComputeProtectedMemoryUsage), abi.Memory_t{}),
 	one("MemoryBusWidth", DeviceGetMemoryBusWidth, 5120),
 
@@ -187,7 +193,8 @@ var getters = []getter{
 	one("AccountingPids", DeviceGetAccountingPids, []uint32(nil)),
 	one("EncoderSessions", DeviceGetEncoderSessions, []abi.EncoderSessionInfo_t(nil)),
 	one("FBCSessions", DeviceGetFBCSessions, []abi.FBCSessionInfo_t(nil)),
-	one("ComputeRunningProcesses", DeviceGetComputeRunningProcesses, []abi.ProcessInfo_v1_t{}).bareAnswers([]abi.ProcessInfo_v1_t{}),
+	one("ComputeRunningProcesses", DeviceGetComputeRunningProcesses, []abi.ProcessInfo_v1_t{}).
+		bareAnswers([]abi.ProcessInfo_v1_t{}),
 
 	one("GpuFabricInfo", filled(DeviceGetGpuFabricInfo), abi.GpuFabricInfo_t{State: abi.GPU_FABRIC_STATE_COMPLETED}),
 	one("GpuFabricInfoV", filled(DeviceGetGpuFabricInfoV), abi.GpuFabricInfo_v3_t{State: abi.GPU_FABRIC_STATE_COMPLETED}),

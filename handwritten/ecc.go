@@ -79,7 +79,8 @@ func sum(counts ...profiles.Opt[uint64]) (all profiles.Opt[uint64]) {
 }
 
 // DeviceGetMemoryErrorCounter counts the errors of a location.
-func DeviceGetMemoryErrorCounter(d *engine.Device, severity abi.MemoryErrorType_t, life abi.EccCounterType_t, location abi.MemoryLocation_t) (uint64, abi.Return) {
+func DeviceGetMemoryErrorCounter(d *engine.Device, severity abi.MemoryErrorType_t, life abi.EccCounterType_t,
+	location abi.MemoryLocation_t) (uint64, abi.Return) {
 	if location >= abi.MEMORY_LOCATION_COUNT {
 		return 0, abi.ERROR_INVALID_ARGUMENT
 	}
@@ -100,7 +101,8 @@ func DeviceGetTotalEccErrors(d *engine.Device, severity abi.MemoryErrorType_t, l
 }
 
 // DeviceGetDetailedEccErrors counts the errors of four locations; those that the board does not count are 0.
-func DeviceGetDetailedEccErrors(d *engine.Device, severity abi.MemoryErrorType_t, life abi.EccCounterType_t, c *abi.EccErrorCounts_t) abi.Return {
+func DeviceGetDetailedEccErrors(d *engine.Device, severity abi.MemoryErrorType_t, life abi.EccCounterType_t,
+	c *abi.EccErrorCounts_t) abi.Return {
 	counts, ret := eccErrors(d, severity, life)
 	if ret != abi.SUCCESS {
 		return ret
@@ -143,7 +145,8 @@ func DeviceGetSramEccErrorStatus(d *engine.Device, s *abi.EccSramErrorStatus_v1_
 
 // DeviceGetRepairStatus says whether a memory channel or a TPC waits for repair.
 func DeviceGetRepairStatus(d *engine.Device, s *abi.RepairStatus_v1_t) (ret abi.Return) {
-	s.BChannelRepairPending, s.BTpcRepairPending, ret = pair(flag[uint32](d.ECC.ChannelRepairPending), flag[uint32](d.ECC.TPCRepairPending))
+	s.BChannelRepairPending, s.BTpcRepairPending, ret = pair(
+		flag[uint32](d.ECC.ChannelRepairPending), flag[uint32](d.ECC.TPCRepairPending))
 	return ret
 }
 

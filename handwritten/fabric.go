@@ -106,7 +106,13 @@ func DeviceGetGpuFabricInfoV(d *engine.Device, info *abi.GpuFabricInfo_v3_t) abi
 // four.
 func DeviceGetGpuFabricInfo_v4(d *engine.Device, info *abi.GpuFabricInfo_v4_t) abi.Return {
 	f, ret := fabric(d)
-	*info = abi.GpuFabricInfo_v4_t{ClusterUuid: f.ClusterUuid, Status: f.Status, State: f.State, HealthMask: f.HealthMask, HealthSummary: f.HealthSummary}
+	*info = abi.GpuFabricInfo_v4_t{
+		ClusterUuid:   f.ClusterUuid,
+		Status:        f.Status,
+		State:         f.State,
+		HealthMask:    f.HealthMask,
+		HealthSummary: f.HealthSummary,
+	}
 	if f.State == abi.GPU_FABRIC_STATE_COMPLETED {
 		info.NumCliques = 2
 		if architectures[d.Architecture.Value] >= abi.DEVICE_ARCH_BLACKWELL {

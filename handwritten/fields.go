@@ -2,7 +2,6 @@ package handwritten
 
 import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -14,8 +13,10 @@ var recoveryActions = map[string]abi.DeviceGpuRecoveryAction_t{
 	"drain_and_reset": abi.GPU_RECOVERY_ACTION_DRAIN_AND_RESET,
 }
 
+func recoveryAction(d dev) u32 { return as[uint32](named(d.RecoveryAction, recoveryActions)) }
+
 func retired(cause abi.PageRetirementCause_t) field {
-	return number(func(d *engine.Device, _ uint32) (uint32, abi.Return) {
+	return number(func(d dev, _ uint32) (uint32, abi.Return) {
 		pages, ret := DeviceGetRetiredPages(d, cause)
 		return uint32(len(pages)), ret
 	})
@@ -23,37 +24,39 @@ func retired(cause abi.PageRetirementCause_t) field {
 
 // retiring says whether pages with a cause wait for retirement; the profile only knows whether any do.
 func retiring(cause abi.PageRetirementCause_t) field {
-	return number(func(d *engine.Device, _ uint32) (uint32, abi.Return) {
+	return number(func(d dev, _ uint32) (uint32, abi.Return) {
 		pages, ret := DeviceGetRetiredPages(d, cause)
 		return bit(d.RetiredPages.PendingRetirement.Value && len(pages) > 0), ret
 	})
 }
 
 // lost is the time lost to a reason: the profile has µs, NVML answers ns.
-func lost(get func(*profiles.ThrottleCounters) profiles.Opt[uint64]) field {
-	return given(func(d *engine.Device) profiles.Opt[uint64] {
+func lost(get func(*counters) u64) field {
+	return given(func(d dev) u64 {
 		us := get(&d.ClocksThrottleReasons.Counters)
-		return profiles.Opt[uint64]{Value: us.Value * 1000, Valid: us.Valid}
+		return u64{Value: us.Value * 1000, Valid: us.Valid}
 	})
 }
 
 // powerScope is the power of a part of the board, in mW, and its energy, in mJ.
 type powerScope struct {
-	average, instant, least, most, byDefault, enforced, requested profiles.Opt[uint32]
-	energy                                                        profiles.Opt[uint64]
+	average, instant, least, most, byDefault, enforced, requested u32
+	energy                                                        u64
 }
 
 // scoped makes a field of a value that GPU, module and memory have; INVALID_ARGUMENT for an unknown part.
 func scoped[T uint32 | uint64](pick func(*powerScope) profiles.Opt[T]) field {
-	return number(func(d *engine.Device, scope uint32) (T, abi.Return) {
+	return number(func(d dev, scope uint32) (T, abi.Return) {
 		var p powerScope
 		switch scope {
 		case abi.POWER_SCOPE_GPU:
 			g := &d.Power
-			p = powerScope{d.AveragePowerDraw(), d.PowerDraw(), g.MinLimitMW, g.MaxLimitMW, g.DefaultLimitMW, g.EnforcedLimitMW, g.RequestedLimitMW, d.Energy()}
+			p = powerScope{d.AveragePowerDraw(), d.PowerDraw(), g.MinLimitMW, g.MaxLimitMW,
+				g.DefaultLimitMW, g.EnforcedLimitMW, g.RequestedLimitMW, d.Energy()}
 		case abi.POWER_SCOPE_MODULE:
 			m := &d.ModulePower
-			p = powerScope{m.AverageDrawMW, m.CurrentDrawMW, m.MinLimitMW, m.MaxLimitMW, m.DefaultLimitMW, m.EnforcedLimitMW, m.RequestedLimitMW, profiles.Opt[uint64]{}}
+			p = powerScope{m.AverageDrawMW, m.CurrentDrawMW, m.MinLimitMW, m.MaxLimitMW,
+				m.DefaultLimitMW, m.EnforcedLimitMW, m.RequestedLimitMW, u64{}}
 		case abi.POWER_SCOPE_MEMORY:
 			p = powerScope{average: d.MemoryPower.AverageDrawMW, instant: d.MemoryPower.CurrentDrawMW}
 		case abi.POWER_SCOPE_GPU_BASE:
@@ -71,18 +74,35 @@ func nonzero(n uint32) (uint32, abi.Return) {
 	return n, abi.SUCCESS
 }
 
+// linkCount is the number of links.
+func linkCount(d dev, _ uint32) (uint32, abi.Return) { return nonzero(d.LinkCount()) }
+
 // switchLinks is the number of links that end at a switch.
-func switchLinks(d *engine.Device) (n uint32) {
+func switchLinks(d dev, _ uint32) (uint32, abi.Return) {
+	var n uint32
 	for i := range d.LinkCount() {
 		if link, _ := d.Link(i); link.Remote == abi.NVLINK_DEVICE_TYPE_SWITCH {
 			n++
 		}
 	}
-	return n
+	return nonzero(n)
+}
+
+func linkState(d dev, number uint32) (uint32, abi.Return) {
+	state, ret := DeviceGetNvLinkState(d, number)
+	return uint32(state), ret
+}
+
+// commonSpeed is the speed of every link that is up.
+func commonSpeed(d dev, _ uint32) (uint32, abi.Return) {
+	if _, ret := nonzero(d.LinkCount()); ret != abi.SUCCESS {
+		return 0, ret
+	}
+	return opt(d.Node().Board.NVLink.BandwidthPerLinkMbps)
 }
 
 // linkSpeed is a link's speed in one direction, in MB/s; 0 while it is down.
-func linkSpeed(d *engine.Device, number uint32) (uint32, abi.Return) {
+func linkSpeed(d dev, number uint32) (uint32, abi.Return) {
 	link, ret := nvlink(d, number)
 	if ret != abi.SUCCESS || !link.Active {
 		return 0, ret
@@ -90,11 +110,11 @@ func linkSpeed(d *engine.Device, number uint32) (uint32, abi.Return) {
 	return opt(d.Node().Board.NVLink.BandwidthPerLinkMbps)
 }
 
-func linkErrors(d *engine.Device, number uint32) (uint64, abi.Return) {
+func linkErrors(d dev, number uint32) (uint64, abi.Return) {
 	return DeviceGetNvLinkErrorCounter(d, number, abi.NVLINK_ERROR_DL_REPLAY)
 }
 
-func allLinkErrors(d *engine.Device, _ uint32) (total uint64, ret abi.Return) {
+func allLinkErrors(d dev, _ uint32) (total uint64, ret abi.Return) {
 	n, ret := nonzero(d.LinkCount())
 	for link := range n {
 		total += d.LinkErrors(link)
@@ -106,7 +126,7 @@ func allLinkErrors(d *engine.Device, _ uint32) (total uint64, ret abi.Return) {
 const allLinks = ^uint32(0)
 
 // linkTraffic is what a link, or all of them, sent or received, in KiB.
-func linkTraffic(d *engine.Device, number uint32) (uint64, abi.Return) {
+func linkTraffic(d dev, number uint32) (uint64, abi.Return) {
 	if number == allLinks {
 		n, ret := nonzero(d.LinkCount())
 		return uint64(n) * d.LinkTraffic(), ret
@@ -118,11 +138,11 @@ func linkTraffic(d *engine.Device, number uint32) (uint64, abi.Return) {
 }
 
 // numbered adds the fields that come in rows to those that stand alone.
-func numbered(fields [abi.FI_MAX]field) [abi.FI_MAX]field {
+func numbered(fields *[abi.FI_MAX]field) *[abi.FI_MAX]field {
 	for location, ids := range eccFields {
 		for i, id := range ids {
 			severity, life := abi.MemoryErrorType_t(i%2), abi.EccCounterType_t(i/2)
-			fields[id] = number(func(d *engine.Device, _ uint32) (uint64, abi.Return) {
+			fields[id] = number(func(d dev, _ uint32) (uint64, abi.Return) {
 				if location == abi.MEMORY_LOCATION_COUNT {
 					return DeviceGetTotalEccErrors(d, severity, life)
 				}
@@ -132,9 +152,9 @@ func numbered(fields [abi.FI_MAX]field) [abi.FI_MAX]field {
 	}
 	for link := range uint32(12) {
 		fields[row{abi.FI_DEV_NVLINK_SPEED_MBPS_L0, abi.FI_DEV_NVLINK_SPEED_MBPS_L6}.at(link)] = number(
-			func(d *engine.Device, _ uint32) (uint32, abi.Return) { return linkSpeed(d, link) })
+			func(d dev, _ uint32) (uint32, abi.Return) { return linkSpeed(d, link) })
 		for _, errors := range linkErrorFields {
-			fields[errors.at(link)] = number(func(d *engine.Device, _ uint32) (uint64, abi.Return) { return linkErrors(d, link) })
+			fields[errors.at(link)] = number(func(d dev, _ uint32) (uint64, abi.Return) { return linkErrors(d, link) })
 		}
 	}
 	for total := range linkErrorFields {
@@ -146,12 +166,30 @@ func numbered(fields [abi.FI_MAX]field) [abi.FI_MAX]field {
 // eccFields count the errors of a location: volatile corrected, volatile uncorrected, aggregate corrected and aggregate
 // uncorrected ones. MEMORY_LOCATION_COUNT stands for all locations.
 var eccFields = map[abi.MemoryLocation_t][4]uint32{
-	abi.MEMORY_LOCATION_COUNT:          {abi.FI_DEV_ECC_SBE_VOL_TOTAL, abi.FI_DEV_ECC_DBE_VOL_TOTAL, abi.FI_DEV_ECC_SBE_AGG_TOTAL, abi.FI_DEV_ECC_DBE_AGG_TOTAL},
-	abi.MEMORY_LOCATION_L1_CACHE:       {abi.FI_DEV_ECC_SBE_VOL_L1, abi.FI_DEV_ECC_DBE_VOL_L1, abi.FI_DEV_ECC_SBE_AGG_L1, abi.FI_DEV_ECC_DBE_AGG_L1},
-	abi.MEMORY_LOCATION_L2_CACHE:       {abi.FI_DEV_ECC_SBE_VOL_L2, abi.FI_DEV_ECC_DBE_VOL_L2, abi.FI_DEV_ECC_SBE_AGG_L2, abi.FI_DEV_ECC_DBE_AGG_L2},
-	abi.MEMORY_LOCATION_DEVICE_MEMORY:  {abi.FI_DEV_ECC_SBE_VOL_DEV, abi.FI_DEV_ECC_DBE_VOL_DEV, abi.FI_DEV_ECC_SBE_AGG_DEV, abi.FI_DEV_ECC_DBE_AGG_DEV},
-	abi.MEMORY_LOCATION_REGISTER_FILE:  {abi.FI_DEV_ECC_SBE_VOL_REG, abi.FI_DEV_ECC_DBE_VOL_REG, abi.FI_DEV_ECC_SBE_AGG_REG, abi.FI_DEV_ECC_DBE_AGG_REG},
-	abi.MEMORY_LOCATION_TEXTURE_MEMORY: {abi.FI_DEV_ECC_SBE_VOL_TEX, abi.FI_DEV_ECC_DBE_VOL_TEX, abi.FI_DEV_ECC_SBE_AGG_TEX, abi.FI_DEV_ECC_DBE_AGG_TEX},
+	abi.MEMORY_LOCATION_COUNT: {
+		abi.FI_DEV_ECC_SBE_VOL_TOTAL, abi.FI_DEV_ECC_DBE_VOL_TOTAL,
+		abi.FI_DEV_ECC_SBE_AGG_TOTAL, abi.FI_DEV_ECC_DBE_AGG_TOTAL,
+	},
+	abi.MEMORY_LOCATION_L1_CACHE: {
+		abi.FI_DEV_ECC_SBE_VOL_L1, abi.FI_DEV_ECC_DBE_VOL_L1,
+		abi.FI_DEV_ECC_SBE_AGG_L1, abi.FI_DEV_ECC_DBE_AGG_L1,
+	},
+	abi.MEMORY_LOCATION_L2_CACHE: {
+		abi.FI_DEV_ECC_SBE_VOL_L2, abi.FI_DEV_ECC_DBE_VOL_L2,
+		abi.FI_DEV_ECC_SBE_AGG_L2, abi.FI_DEV_ECC_DBE_AGG_L2,
+	},
+	abi.MEMORY_LOCATION_DEVICE_MEMORY: {
+		abi.FI_DEV_ECC_SBE_VOL_DEV, abi.FI_DEV_ECC_DBE_VOL_DEV,
+		abi.FI_DEV_ECC_SBE_AGG_DEV, abi.FI_DEV_ECC_DBE_AGG_DEV,
+	},
+	abi.MEMORY_LOCATION_REGISTER_FILE: {
+		abi.FI_DEV_ECC_SBE_VOL_REG, abi.FI_DEV_ECC_DBE_VOL_REG,
+		abi.FI_DEV_ECC_SBE_AGG_REG, abi.FI_DEV_ECC_DBE_AGG_REG,
+	},
+	abi.MEMORY_LOCATION_TEXTURE_MEMORY: {
+		abi.FI_DEV_ECC_SBE_VOL_TEX, abi.FI_DEV_ECC_DBE_VOL_TEX,
+		abi.FI_DEV_ECC_SBE_AGG_TEX, abi.FI_DEV_ECC_DBE_AGG_TEX,
+	},
 }
 
 // row is the fields of links 0 and 6, from which links 0 to 5 and 6 to 11 are counted.
@@ -166,9 +204,19 @@ func (r row) at(link uint32) uint32 {
 
 // linkErrorFields count a link's errors of a kind, behind the field for all links together.
 var linkErrorFields = map[uint32]row{
-	abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL: {abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L6},
-	abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL: {abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L6},
-	abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL:   {abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L6},
-	abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL: {abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L6},
-	abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL: {abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L6},
+	abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL: {
+		abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L6,
+	},
+	abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL: {
+		abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L6,
+	},
+	abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL: {
+		abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L6,
+	},
+	abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL: {
+		abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L6,
+	},
+	abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL: {
+		abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L6,
+	},
 }

@@ -1,6 +1,8 @@
 package handwritten
 
 import (
+	"sync"
+
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/handwritten/engine"
 	"github.com/nvmlfab/nvmlfab/profiles"
@@ -9,13 +11,13 @@ import (
 // DeviceGetFieldValues answers many values at once, each with its own return code: INVALID_ARGUMENT for a number that is
 // no field, NOT_SUPPORTED for a field that the profile does not answer. Times are in µs since 1970.
 func DeviceGetFieldValues(d *engine.Device, values []abi.FieldValue_t) abi.Return {
-	start := engine.Clock()
+	start, known := engine.Clock(), fields()
 	for i := range values {
 		v := &values[i]
 		v.NvmlReturn = abi.ERROR_INVALID_ARGUMENT
 		if v.FieldId > 0 && v.FieldId < abi.FI_MAX {
 			v.NvmlReturn = abi.ERROR_NOT_SUPPORTED
-			if get := fields[v.FieldId]; get != nil {
+			if get := known[v.FieldId]; get != nil {
 				v.ValueType, v.Value[0], v.NvmlReturn = get(d, v.ScopeId)
 			}
 		}
@@ -59,70 +61,77 @@ func onOff(get func(d *engine.Device) profiles.Opt[bool]) field {
 	return given(func(d *engine.Device) profiles.Opt[uint32] { return flag[uint32](get(d)) })
 }
 
-// fields are the fields that a profile can answer, by number.
-var fields = numbered([abi.FI_MAX]field{
-	abi.FI_DEV_ECC_CURRENT: given(func(d *engine.Device) profiles.Opt[uint32] { return mode[uint32](d.ECC.ModeCurrent) }),
-	abi.FI_DEV_ECC_PENDING: given(func(d *engine.Device) profiles.Opt[uint32] { return mode[uint32](d.ECC.ModePending) }),
+// Short names for the table below.
+type (
+	dev      = *engine.Device
+	u32      = profiles.Opt[uint32]
+	i32      = profiles.Opt[int32]
+	u64      = profiles.Opt[uint64]
+	yesNo    = profiles.Opt[bool]
+	counters = profiles.ThrottleCounters
+)
 
-	abi.FI_DEV_RETIRED_SBE:         retired(abi.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS),
-	abi.FI_DEV_RETIRED_DBE:         retired(abi.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR),
-	abi.FI_DEV_RETIRED_PENDING:     onOff(func(d *engine.Device) profiles.Opt[bool] { return d.RetiredPages.PendingRetirement }),
-	abi.FI_DEV_RETIRED_PENDING_SBE: retiring(abi.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS),
-	abi.FI_DEV_RETIRED_PENDING_DBE: retiring(abi.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR),
+// fields are the fields that a profile can answer, by number. Most programs ask for none, so they wait for the first call.
+var fields = sync.OnceValue(func() *[abi.FI_MAX]field {
+	return numbered(&[abi.FI_MAX]field{
+		abi.FI_DEV_ECC_CURRENT: given(func(d dev) u32 { return mode[uint32](d.ECC.ModeCurrent) }),
+		abi.FI_DEV_ECC_PENDING: given(func(d dev) u32 { return mode[uint32](d.ECC.ModePending) }),
 
-	abi.FI_DEV_REMAPPED_COR:               given(func(d *engine.Device) profiles.Opt[uint32] { return d.RemappedRows.Correctable }),
-	abi.FI_DEV_REMAPPED_UNC:               given(func(d *engine.Device) profiles.Opt[uint32] { return d.RemappedRows.Uncorrectable }),
-	abi.FI_DEV_REMAPPED_PENDING:           onOff(func(d *engine.Device) profiles.Opt[bool] { return d.RemappedRows.Pending }),
-	abi.FI_DEV_REMAPPED_FAILURE:           onOff(func(d *engine.Device) profiles.Opt[bool] { return d.RemappedRows.FailureOccurred }),
-	abi.FI_DEV_REMAPPED_ROWS_COR_INACTIVE: given(func(d *engine.Device) profiles.Opt[uint32] { return d.RemappedRows.CorrectableInactive }),
-	abi.FI_DEV_REMAPPED_ROWS_UNC_INACTIVE: given(func(d *engine.Device) profiles.Opt[uint32] { return d.RemappedRows.UncorrectableInactive }),
+		abi.FI_DEV_RETIRED_SBE:         retired(abi.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS),
+		abi.FI_DEV_RETIRED_DBE:         retired(abi.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR),
+		abi.FI_DEV_RETIRED_PENDING:     onOff(func(d dev) yesNo { return d.RetiredPages.PendingRetirement }),
+		abi.FI_DEV_RETIRED_PENDING_SBE: retiring(abi.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS),
+		abi.FI_DEV_RETIRED_PENDING_DBE: retiring(abi.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR),
 
-	abi.FI_DEV_MEMORY_TEMP:                 given(func(d *engine.Device) profiles.Opt[uint32] { return as[uint32](d.Thermal.TemperatureMemoryC) }),
-	abi.FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT: given(func(d *engine.Device) profiles.Opt[int32] { return d.Thermal.TLimitShutdownC }),
-	abi.FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT: given(func(d *engine.Device) profiles.Opt[int32] { return d.Thermal.TLimitSlowdownC }),
-	abi.FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT:  given(func(d *engine.Device) profiles.Opt[int32] { return d.Thermal.TLimitMemoryMaxOperatingC }),
-	abi.FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT:  given(func(d *engine.Device) profiles.Opt[int32] { return d.Thermal.TLimitMaxOperatingC }),
+		abi.FI_DEV_REMAPPED_COR:               given(func(d dev) u32 { return d.RemappedRows.Correctable }),
+		abi.FI_DEV_REMAPPED_UNC:               given(func(d dev) u32 { return d.RemappedRows.Uncorrectable }),
+		abi.FI_DEV_REMAPPED_PENDING:           onOff(func(d dev) yesNo { return d.RemappedRows.Pending }),
+		abi.FI_DEV_REMAPPED_FAILURE:           onOff(func(d dev) yesNo { return d.RemappedRows.FailureOccurred }),
+		abi.FI_DEV_REMAPPED_ROWS_COR_INACTIVE: given(func(d dev) u32 { return d.RemappedRows.CorrectableInactive }),
+		abi.FI_DEV_REMAPPED_ROWS_UNC_INACTIVE: given(func(d dev) u32 { return d.RemappedRows.UncorrectableInactive }),
 
-	abi.FI_DEV_TOTAL_ENERGY_CONSUMPTION: given((*engine.Device).Energy),
-	abi.FI_DEV_ENERGY:                   scoped(func(p *powerScope) profiles.Opt[uint64] { return p.energy }),
-	abi.FI_DEV_POWER_AVERAGE:            scoped(func(p *powerScope) profiles.Opt[uint32] { return p.average }),
-	abi.FI_DEV_POWER_INSTANT:            scoped(func(p *powerScope) profiles.Opt[uint32] { return p.instant }),
-	abi.FI_DEV_POWER_MIN_LIMIT:          scoped(func(p *powerScope) profiles.Opt[uint32] { return p.least }),
-	abi.FI_DEV_POWER_MAX_LIMIT:          scoped(func(p *powerScope) profiles.Opt[uint32] { return p.most }),
-	abi.FI_DEV_POWER_DEFAULT_LIMIT:      scoped(func(p *powerScope) profiles.Opt[uint32] { return p.byDefault }),
-	abi.FI_DEV_POWER_CURRENT_LIMIT:      scoped(func(p *powerScope) profiles.Opt[uint32] { return p.enforced }),
-	abi.FI_DEV_POWER_REQUESTED_LIMIT:    scoped(func(p *powerScope) profiles.Opt[uint32] { return requestedLimit(p.requested, p.enforced) }),
+		abi.FI_DEV_MEMORY_TEMP:                 given(func(d dev) u32 { return as[uint32](d.Thermal.TemperatureMemoryC) }),
+		abi.FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT: given(func(d dev) i32 { return d.Thermal.TLimitShutdownC }),
+		abi.FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT: given(func(d dev) i32 { return d.Thermal.TLimitSlowdownC }),
+		abi.FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT:  given(func(d dev) i32 { return d.Thermal.TLimitMemoryMaxOperatingC }),
+		abi.FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT:  given(func(d dev) i32 { return d.Thermal.TLimitMaxOperatingC }),
 
-	abi.FI_DEV_PCIE_REPLAY_COUNTER:          given(func(d *engine.Device) profiles.Opt[uint32] { return as[uint32](d.PCIe.ReplayCounter) }),
-	abi.FI_DEV_PCIE_REPLAY_ROLLOVER_COUNTER: given(func(d *engine.Device) profiles.Opt[uint32] { return as[uint32](d.PCIe.ReplayRolloverCounter) }),
-	abi.FI_DEV_PCIE_OUTBOUND_ATOMICS_MASK:   given(func(d *engine.Device) profiles.Opt[uint32] { return d.PCIe.AtomicCapsOutbound }),
-	abi.FI_DEV_PCIE_INBOUND_ATOMICS_MASK:    given(func(d *engine.Device) profiles.Opt[uint32] { return d.PCIe.AtomicCapsInbound }),
+		abi.FI_DEV_TOTAL_ENERGY_CONSUMPTION: given((*engine.Device).Energy),
+		abi.FI_DEV_ENERGY:                   scoped(func(p *powerScope) u64 { return p.energy }),
+		abi.FI_DEV_POWER_AVERAGE:            scoped(func(p *powerScope) u32 { return p.average }),
+		abi.FI_DEV_POWER_INSTANT:            scoped(func(p *powerScope) u32 { return p.instant }),
+		abi.FI_DEV_POWER_MIN_LIMIT:          scoped(func(p *powerScope) u32 { return p.least }),
+		abi.FI_DEV_POWER_MAX_LIMIT:          scoped(func(p *powerScope) u32 { return p.most }),
+		abi.FI_DEV_POWER_DEFAULT_LIMIT:      scoped(func(p *powerScope) u32 { return p.byDefault }),
+		abi.FI_DEV_POWER_CURRENT_LIMIT:      scoped(func(p *powerScope) u32 { return p.enforced }),
+		abi.FI_DEV_POWER_REQUESTED_LIMIT:    scoped(func(p *powerScope) u32 { return requestedLimit(p.requested, p.enforced) }),
 
-	abi.FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP:            lost(func(c *profiles.ThrottleCounters) profiles.Opt[uint64] { return c.SWPowerCapUS }),
-	abi.FI_DEV_PERF_POLICY_THERMAL:                         lost(func(c *profiles.ThrottleCounters) profiles.Opt[uint64] { return c.SWThermalSlowdownUS }),
-	abi.FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST:              lost(func(c *profiles.ThrottleCounters) profiles.Opt[uint64] { return c.SyncBoostUS }),
-	abi.FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN:       lost(func(c *profiles.ThrottleCounters) profiles.Opt[uint64] { return c.SWThermalSlowdownUS }),
-	abi.FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN:       lost(func(c *profiles.ThrottleCounters) profiles.Opt[uint64] { return c.HWThermalSlowdownUS }),
-	abi.FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN: lost(func(c *profiles.ThrottleCounters) profiles.Opt[uint64] { return c.HWPowerBrakeSlowdownUS }),
+		abi.FI_DEV_PCIE_REPLAY_COUNTER:          given(func(d dev) u32 { return as[uint32](d.PCIe.ReplayCounter) }),
+		abi.FI_DEV_PCIE_REPLAY_ROLLOVER_COUNTER: given(func(d dev) u32 { return as[uint32](d.PCIe.ReplayRolloverCounter) }),
+		abi.FI_DEV_PCIE_OUTBOUND_ATOMICS_MASK:   given(func(d dev) u32 { return d.PCIe.AtomicCapsOutbound }),
+		abi.FI_DEV_PCIE_INBOUND_ATOMICS_MASK:    given(func(d dev) u32 { return d.PCIe.AtomicCapsInbound }),
 
-	abi.FI_DEV_GET_GPU_RECOVERY_ACTION: given(func(d *engine.Device) profiles.Opt[uint32] {
-		return as[uint32](named(d.RecoveryAction, recoveryActions))
-	}),
+		abi.FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP:            lost(func(c *counters) u64 { return c.SWPowerCapUS }),
+		abi.FI_DEV_PERF_POLICY_THERMAL:                         lost(func(c *counters) u64 { return c.SWThermalSlowdownUS }),
+		abi.FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST:              lost(func(c *counters) u64 { return c.SyncBoostUS }),
+		abi.FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN:       lost(func(c *counters) u64 { return c.SWThermalSlowdownUS }),
+		abi.FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN:       lost(func(c *counters) u64 { return c.HWThermalSlowdownUS }),
+		abi.FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN: lost(func(c *counters) u64 { return c.HWPowerBrakeSlowdownUS }),
 
-	abi.FI_DEV_NVLINK_LINK_COUNT:             number(func(d *engine.Device, _ uint32) (uint32, abi.Return) { return nonzero(d.LinkCount()) }),
-	abi.FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT: number(func(d *engine.Device, _ uint32) (uint32, abi.Return) { return nonzero(switchLinks(d)) }),
-	abi.FI_DEV_NVLINK_SPEED_MBPS_COMMON:      number(func(d *engine.Device, _ uint32) (uint32, abi.Return) { return linkSpeed(d, 0) }),
-	abi.FI_DEV_NVLINK_GET_SPEED:              number(linkSpeed),
-	abi.FI_DEV_NVLINK_GET_VERSION:            number(DeviceGetNvLinkVersion),
-	abi.FI_DEV_NVLINK_GET_STATE: number(func(d *engine.Device, link uint32) (uint32, abi.Return) {
-		state, ret := DeviceGetNvLinkState(d, link)
-		return uint32(state), ret
-	}),
-	abi.FI_DEV_NVLINK_ERROR_DL_REPLAY:    number(linkErrors),
-	abi.FI_DEV_NVLINK_ERROR_DL_RECOVERY:  number(linkErrors),
-	abi.FI_DEV_NVLINK_ERROR_DL_CRC:       number(linkErrors),
-	abi.FI_DEV_NVLINK_THROUGHPUT_DATA_TX: number(linkTraffic),
-	abi.FI_DEV_NVLINK_THROUGHPUT_DATA_RX: number(linkTraffic),
-	abi.FI_DEV_NVLINK_THROUGHPUT_RAW_TX:  number(linkTraffic),
-	abi.FI_DEV_NVLINK_THROUGHPUT_RAW_RX:  number(linkTraffic),
+		abi.FI_DEV_GET_GPU_RECOVERY_ACTION: given(recoveryAction),
+
+		abi.FI_DEV_NVLINK_LINK_COUNT:             number(linkCount),
+		abi.FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT: number(switchLinks),
+		abi.FI_DEV_NVLINK_SPEED_MBPS_COMMON:      number(commonSpeed),
+		abi.FI_DEV_NVLINK_GET_SPEED:              number(linkSpeed),
+		abi.FI_DEV_NVLINK_GET_VERSION:            number(DeviceGetNvLinkVersion),
+		abi.FI_DEV_NVLINK_GET_STATE:              number(linkState),
+		abi.FI_DEV_NVLINK_ERROR_DL_REPLAY:        number(linkErrors),
+		abi.FI_DEV_NVLINK_ERROR_DL_RECOVERY:      number(linkErrors),
+		abi.FI_DEV_NVLINK_ERROR_DL_CRC:           number(linkErrors),
+		abi.FI_DEV_NVLINK_THROUGHPUT_DATA_TX:     number(linkTraffic),
+		abi.FI_DEV_NVLINK_THROUGHPUT_DATA_RX:     number(linkTraffic),
+		abi.FI_DEV_NVLINK_THROUGHPUT_RAW_TX:      number(linkTraffic),
+		abi.FI_DEV_NVLINK_THROUGHPUT_RAW_RX:      number(linkTraffic),
+	})
 })

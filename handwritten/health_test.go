@@ -8,8 +8,14 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-const faulty = `ecc: {errors: {volatile: {single_bit: {device_memory: 3, l2_cache: 4, total: 5}, double_bit: {device_memory: 2}}, aggregate: {single_bit: {total: 99}}},
-	sram: {volatile: {correctable: 10, uncorrectable_parity: 20, uncorrectable_secded: 21}, aggregate: {correctable: 0}, threshold_exceeded: true}}`
+const faulty = `ecc: {
+	errors: {
+		volatile: {single_bit: {device_memory: 3, l2_cache: 4, total: 5}, double_bit: {device_memory: 2}},
+		aggregate: {single_bit: {total: 99}}},
+	sram: {
+		volatile: {correctable: 10, uncorrectable_parity: 20, uncorrectable_secded: 21},
+		aggregate: {correctable: 0},
+		threshold_exceeded: true}}`
 
 func TestECCErrors(t *testing.T) {
 	d := gpu(t, like(faulty))
@@ -43,18 +49,22 @@ func TestECCErrors(t *testing.T) {
 }
 
 func TestRetiredPages(t *testing.T) {
-	d := gpu(t, "devices: [{retired_pages: {single_bit_retirement: {count: 3, addresses: [0x1000]}, double_bit_retirement: {count: 0}, pending_retirement: true}}]\n")
-	answers(t, []uint64{0x1000, 0, 0})(DeviceGetRetiredPages(d, abi.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS))
-	answers(t, []uint64{0x1000, 0, 0}, []uint64{0, 0, 0})(DeviceGetRetiredPages_v2(d, abi.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS))
+	const corrected = abi.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS
+	d := gpu(t, `devices: [{retired_pages: {pending_retirement: true,
+		single_bit_retirement: {count: 3, addresses: [0x1000]}, double_bit_retirement: {count: 0}}}]`)
+	answers(t, []uint64{0x1000, 0, 0})(DeviceGetRetiredPages(d, corrected))
+	answers(t, []uint64{0x1000, 0, 0}, []uint64{0, 0, 0})(DeviceGetRetiredPages_v2(d, corrected))
 	answers(t, []uint64{})(DeviceGetRetiredPages(d, abi.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR))
 	answers(t, abi.FEATURE_ENABLED)(DeviceGetRetiredPagesPendingStatus(d))
 }
 
 func TestRemappedRows(t *testing.T) {
-	d := gpu(t, like("remapped_rows: {correctable: 1, uncorrectable: 2, correctable_inactive: 3, uncorrectable_inactive: 4, pending: true, failure_occurred: false}"))
+	d := gpu(t, like(`remapped_rows: {correctable: 1, uncorrectable: 2, correctable_inactive: 3, uncorrectable_inactive: 4,
+		pending: true, failure_occurred: false}`))
 	answers(t, 1, 2, 1, 0)(DeviceGetRemappedRows(d))
-	answers(t, abi.RemappedRowsInfo_v2_t{CorrActiveRemaps: 1, CorrInactiveRemaps: 3, UncActiveRemaps: 2, UncInactiveRemaps: 4, BPending: 1})(
-		filled(DeviceGetRemappedRows_v2)(d))
+	answers(t, abi.RemappedRowsInfo_v2_t{
+		CorrActiveRemaps: 1, CorrInactiveRemaps: 3, UncActiveRemaps: 2, UncInactiveRemaps: 4, BPending: 1,
+	})(filled(DeviceGetRemappedRows_v2)(d))
 	refuses(t, abi.ERROR_NOT_SUPPORTED)(DeviceGetRemappedRows(gpu(t, bare)))
 }
 
@@ -68,9 +78,11 @@ func TestMIG(t *testing.T) {
 }
 
 func TestC2C(t *testing.T) {
-	answers(t, abi.C2cModeInfo_v1_t{IsC2cEnabled: 1})(filled(DeviceGetC2cModeInfoV)(gpu(t, like("c2c_mode: enabled"))))
-	answers(t, abi.C2cModeInfo_v1_t{IsC2cEnabled: 1})(filled(DeviceGetC2cModeInfoV)(gpu(t, bare+"nvlink: {c2c_enabled: true}\n")))
-	answers(t, abi.DeviceCapabilities_v1_t{CapMask: abi.DEV_CAP_EGM})(filled(DeviceGetCapabilities)(gpu(t, like("egm: enabled"))))
+	c2c := filled(DeviceGetC2cModeInfoV)
+	answers(t, abi.C2cModeInfo_v1_t{IsC2cEnabled: 1})(c2c(gpu(t, like("c2c_mode: enabled"))))
+	answers(t, abi.C2cModeInfo_v1_t{IsC2cEnabled: 1})(c2c(gpu(t, bare+"nvlink: {c2c_enabled: true}\n")))
+	d := gpu(t, like("egm: enabled"))
+	answers(t, abi.DeviceCapabilities_v1_t{CapMask: abi.DEV_CAP_EGM})(filled(DeviceGetCapabilities)(d))
 }
 
 func TestInforom(t *testing.T) {

@@ -24,14 +24,11 @@ func DeviceGetMaxMigDeviceCount(d *engine.Device) (uint32, abi.Return) {
 // DeviceGetMigDeviceHandleByIndex finds no MIG device: NOT_SUPPORTED while MIG is off, INVALID_ARGUMENT beyond the most
 // that there can be.
 func DeviceGetMigDeviceHandleByIndex(d *engine.Device, index uint32) (*engine.Device, abi.Return) {
-	most, ret := DeviceGetMaxMigDeviceCount(d)
-	switch {
+	switch most, _ := DeviceGetMaxMigDeviceCount(d); {
 	case most == 0:
-		ret = abi.ERROR_NOT_SUPPORTED
+		return nil, abi.ERROR_NOT_SUPPORTED
 	case index >= most:
-		ret = abi.ERROR_INVALID_ARGUMENT
-	default:
-		ret = abi.ERROR_NOT_FOUND
+		return nil, abi.ERROR_INVALID_ARGUMENT
 	}
-	return nil, ret
+	return nil, abi.ERROR_NOT_FOUND
 }

@@ -21,9 +21,11 @@ func TestProcesses(t *testing.T) {
 	v2 := func(pid uint32, used uint64) abi.ProcessInfo_v2_t {
 		return abi.ProcessInfo_v2_t{Pid: pid, UsedGpuMemory: used, GpuInstanceId: 0xffffffff, ComputeInstanceId: 0xffffffff}
 	}
-	answers(t, []abi.ProcessInfo_v1_t{{Pid: 10, UsedGpuMemory: 100 * mib}, {Pid: 12, UsedGpuMemory: unknown}})(DeviceGetComputeRunningProcesses(d))
+	answers(t, []abi.ProcessInfo_v1_t{{Pid: 10, UsedGpuMemory: 100 * mib}, {Pid: 12, UsedGpuMemory: unknown}})(
+		DeviceGetComputeRunningProcesses(d))
 	answers(t, []abi.ProcessInfo_v2_t{v2(10, 100*mib), v2(12, unknown)})(DeviceGetComputeRunningProcesses_v2(d))
-	answers(t, []abi.ProcessInfo_v1_t{{Pid: 11, UsedGpuMemory: 5 * mib}, {Pid: 12, UsedGpuMemory: unknown}})(DeviceGetGraphicsRunningProcesses(d))
+	answers(t, []abi.ProcessInfo_v1_t{{Pid: 11, UsedGpuMemory: 5 * mib}, {Pid: 12, UsedGpuMemory: unknown}})(
+		DeviceGetGraphicsRunningProcesses(d))
 	answers(t, []abi.ProcessInfo_v2_t{v2(11, 5*mib), v2(12, unknown)})(DeviceGetGraphicsRunningProcesses_v2(d))
 	answers(t, []abi.ProcessInfo_v1_t(nil))(DeviceGetMPSComputeRunningProcesses(d))
 	answers(t, []abi.ProcessInfo_v2_t(nil))(DeviceGetMPSComputeRunningProcesses_v2(d))
@@ -37,7 +39,10 @@ func TestProcessUtilization(t *testing.T) {
 	d := gpu(t, like(crowded))
 	enginetest.At(t, time.Unix(1000, 999))
 	const now = 1000_000_000
-	want := []abi.ProcessUtilizationSample_t{{Pid: 10, TimeStamp: now, SmUtil: 50, MemUtil: 20}, {Pid: 12, TimeStamp: now, EncUtil: 7}}
+	want := []abi.ProcessUtilizationSample_t{
+		{Pid: 10, TimeStamp: now, SmUtil: 50, MemUtil: 20},
+		{Pid: 12, TimeStamp: now, EncUtil: 7},
+	}
 	answers(t, want)(DeviceGetProcessUtilization(d, 0))
 	answers(t, want)(DeviceGetProcessUtilization(d, now-1))
 	refuses(t, abi.ERROR_NOT_FOUND)(DeviceGetProcessUtilization(d, now))
@@ -49,10 +54,14 @@ func TestAccounting(t *testing.T) {
 	answers(t, []uint32{10, 11, 12})(DeviceGetAccountingPids(d))
 	var stats abi.AccountingStats_t
 	assert.Equal(t, abi.SUCCESS, DeviceGetAccountingStats(d, 10, &stats))
-	assert.Equal(t, abi.AccountingStats_t{GpuUtilization: 50, MemoryUtilization: 20, MaxMemoryUsage: 100 * mib, IsRunning: 1}, stats)
+	assert.Equal(t, abi.AccountingStats_t{
+		GpuUtilization: 50, MemoryUtilization: 20, MaxMemoryUsage: 100 * mib, IsRunning: 1,
+	}, stats)
 	assert.Equal(t, abi.ERROR_NOT_FOUND, DeviceGetAccountingStats(d, 1, &stats))
 	v2 := abi.AccountingStats_v2_t{Pid: 12}
 	assert.Equal(t, abi.SUCCESS, DeviceGetAccountingStats_v2(d, &v2))
-	assert.Equal(t, abi.AccountingStats_v2_t{Pid: 12, IsRunning: 1, GpuUtilization: unavailable, MemoryUtilization: unavailable, MaxMemoryUsage: ^uint64(0)}, v2)
+	assert.Equal(t, abi.AccountingStats_v2_t{
+		Pid: 12, IsRunning: 1, GpuUtilization: unavailable, MemoryUtilization: unavailable, MaxMemoryUsage: ^uint64(0),
+	}, v2)
 	assert.Equal(t, abi.ERROR_NOT_SUPPORTED, DeviceGetAccountingStats(gpu(t, ""), 10, &stats))
 }

@@ -17,16 +17,15 @@ func TestMemoryAgrees(t *testing.T) {
 		memory               string
 		reserved, used, free uint64
 	}{
-		"all given":           {"total_bytes: 1000, reserved_bytes: 100, used_bytes: 300, free_bytes: 600", 100, 300, 600},
-		"free left out":       {"total_bytes: 1000, reserved_bytes: 100, used_bytes: 300", 100, 300, 600},
-		"used left out":       {"total_bytes: 1000, reserved_bytes: 100, free_bytes: 600", 100, 300, 600},
-		"total alone":         {"total_bytes: 1000", 0, 0, 1000},
-		"more used than is":   {"total_bytes: 1000, reserved_bytes: 100, used_bytes: 5000", 100, 900, 0},
-		"more reserved still": {"total_bytes: 1000, reserved_bytes: 5000, used_bytes: 5000", 1000, 0, 0},
+		"all given":     {"total_bytes: 1000, reserved_bytes: 100, used_bytes: 300, free_bytes: 600", 100, 300, 600},
+		"free left out": {"total_bytes: 1000, reserved_bytes: 100, used_bytes: 300", 100, 300, 600},
+		"used left out": {"total_bytes: 1000, reserved_bytes: 100, free_bytes: 600", 100, 300, 600},
+		"total alone":   {"total_bytes: 1000", 0, 0, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := gpu(t, "devices: [{memory: {"+c.memory+"}}]\n")
-			answers(t, abi.Memory_v2_t{Total: 1000, Reserved: c.reserved, Used: c.used, Free: c.free})(filled(DeviceGetMemoryInfo_v2)(d))
+			answers(t, abi.Memory_v2_t{Total: 1000, Reserved: c.reserved, Used: c.used, Free: c.free})(
+				filled(DeviceGetMemoryInfo_v2)(d))
 			answers(t, abi.Memory_t{Total: 1000, Used: c.reserved + c.used, Free: c.free})(filled(DeviceGetMemoryInfo)(d))
 		})
 	}
@@ -72,8 +71,8 @@ func TestPowerLimits(t *testing.T) {
 }
 
 func TestThresholds(t *testing.T) {
-	d := gpu(t, `devices: [{thermal: {shutdown_threshold_c: 92, slowdown_threshold_c: 89, max_operating_c: 85, memory_max_operating_c: 95,
-		target_temperature_min_c: 65, target_temperature_c: 84, target_temperature_max_c: 90}}]`)
+	d := gpu(t, `devices: [{thermal: {shutdown_threshold_c: 92, slowdown_threshold_c: 89, max_operating_c: 85,
+		memory_max_operating_c: 95, target_temperature_min_c: 65, target_temperature_c: 84, target_temperature_max_c: 90}}]`)
 	for threshold, want := range map[abi.TemperatureThresholds_t]int{
 		abi.TEMPERATURE_THRESHOLD_SHUTDOWN: 92, abi.TEMPERATURE_THRESHOLD_SLOWDOWN: 89, abi.TEMPERATURE_THRESHOLD_GPU_MAX: 85,
 		abi.TEMPERATURE_THRESHOLD_MEM_MAX: 95, abi.TEMPERATURE_THRESHOLD_ACOUSTIC_MIN: 65,

@@ -13,7 +13,7 @@ func DeviceGetUtilizationRates(d *engine.Device, u *abi.Utilization_t) (ret abi.
 	return ret
 }
 
-// samplingPeriod is over how long the engines' load is taken, in µs: what captured boards say while they are awake.
+// samplingPeriod is over how long the engines' load is taken, in µs. NVML answers a sixth of a second on real boards.
 const samplingPeriod = 167000
 
 func engineLoad(percent profiles.Opt[uint32]) (uint32, uint32, abi.Return) {

@@ -1,13 +1,7 @@
 package engine
 
-import "sync"
-
 // EventSet collects the events that a program waits for.
-type EventSet struct {
-	handle
-	mu         sync.Mutex
-	registered map[*Device]uint64 // event types by device
-}
+type EventSet struct{ handle }
 
 // NewEventSet makes an empty set, nil if there are no handles left.
 func NewEventSet() *EventSet {
