@@ -173,12 +173,12 @@ func (c *CPUSet) UnmarshalText(text []byte) error {
 // ClockSteps are clocks, highest first, in MHz.
 type ClockSteps []uint32
 
-var clockSteps = regexp.MustCompile(`^([1-9][0-9]{0,4}(?:\.5)?)\.\.([1-9][0-9]{0,4}(?:\.5)?)/([1-9][0-9]{0,4}(?:\.5)?)$`)
+var clockSteps = lazily(`^([1-9][0-9]{0,4}(?:\.5)?)\.\.([1-9][0-9]{0,4}(?:\.5)?)/([1-9][0-9]{0,4}(?:\.5)?)$`)
 
 // UnmarshalText accepts highest..lowest/step, all in MHz and with halves, such as 2062.5..120/7.5. A clock that ends in a
 // half counts as the whole number below, as drivers list it.
 func (c *ClockSteps) UnmarshalText(text []byte) error {
-	m := clockSteps.FindSubmatch(text)
+	m := clockSteps().FindSubmatch(text)
 	if m == nil {
 		return fmt.Errorf("bad clocks %q: want a list, or highest..lowest/step such as 1410..210/15", text)
 	}

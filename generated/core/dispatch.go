@@ -3283,7 +3283,7 @@ func callSystemGetProcessName(a unsafe.Pointer) abi.Return {
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	if ret = putText(p1, word[uint32](a, 2), r1); ret != abi.SUCCESS {
+	if ret = putCropped(p1, word[uint32](a, 2), r1); ret != abi.SUCCESS {
 		return ret
 	}
 	return abi.SUCCESS

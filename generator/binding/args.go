@@ -52,6 +52,8 @@ type Arg struct {
 	NullQuery bool
 	// InBytes slices have their length in bytes.
 	InBytes bool
+	// Crop buffers take the beginning of a text that does not fit.
+	Crop bool
 	// Optional out pointers may be NULL.
 	Optional bool
 }
@@ -177,6 +179,7 @@ func (s *Symbol) extent(arg *Arg, rule *Rule) error {
 	if rule == nil {
 		rule = &Rule{}
 	}
+	arg.Crop = rule.Crop
 	arg.NullQuery = rule.NullQuery
 	if arg.Role == FixedText {
 		arg.Extent = rule.Bytes

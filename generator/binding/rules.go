@@ -20,6 +20,7 @@ type Rule struct {
 	Macros    []string // accepted versions, by macro
 	NullQuery bool
 	InBytes   bool // the length counts bytes, not elements
+	Crop      bool // a text that does not fit is cut, not refused
 	Optional  bool // an out pointer that may be NULL
 	Why       string
 }
@@ -89,6 +90,7 @@ var rules = map[string][]Rule{
 	},
 	"nvmlGpmMetricsGet":         {{Param: "metricsGet", Versions: []uint32{1}, Counted: "numMetrics", Why: "grew with its version still 1; numMetrics says how many elements the caller has"}},
 	"nvmlGpmQueryDeviceSupport": {{Param: "gpmSupport", Versions: []uint32{1}, Why: "its version is a plain 1"}},
+	"nvmlSystemGetProcessName":  {{Param: "name", Crop: true, Why: "documented: the name is cropped to the buffer"}},
 	"nvmlErrorString":           {{Param: "result", Role: Raw, Why: "returns text, works before nvmlInit: the front answers it"}},
 	"nvmlInternalGetExportTable": {
 		{Param: "table", Role: Raw, Why: "a table of C functions: the front answers it"},

@@ -119,7 +119,11 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 			})
 		case binding.Buffer:
 			p, r := pointer(a.At, false), result(a.At)
-			store(jen.Id("putText").Call(p, word(a.Size, "uint32"), r))
+			put := "putText"
+			if a.Crop {
+				put = "putCropped"
+			}
+			store(jen.Id(put).Call(p, word(a.Size, "uint32"), r))
 		case binding.FixedText:
 			p, r := pointer(a.At, false), result(a.At)
 			store(jen.Id("putText").Call(p, jen.Lit(int(a.Extent)), r))

@@ -67,6 +67,14 @@ func putText(to unsafe.Pointer, size uint32, s string) abi.Return {
 	return abi.SUCCESS
 }
 
+// putCropped writes as much of s as size bytes hold, terminated.
+func putCropped(to unsafe.Pointer, size uint32, s string) abi.Return {
+	if size == 0 {
+		return abi.ERROR_INSUFFICIENT_SIZE
+	}
+	return putText(to, size, s[:min(uint64(len(s)), uint64(size)-1)])
+}
+
 // putSized writes data where *size says how much the caller has; *size answers how much there is.
 func putSized(to, size unsafe.Pointer, data []byte) abi.Return {
 	n := (*uint32)(size)
