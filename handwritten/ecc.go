@@ -30,11 +30,13 @@ func eccErrors(d *engine.Device, severity abi.MemoryErrorType_t, life abi.EccCou
 		errors, sram = &d.ECC.Errors.Aggregate, &d.ECC.SRAM.Aggregate
 	}
 	if severity == abi.MEMORY_ERROR_TYPE_CORRECTED {
-		return eccCounts{errors.SingleBit, sram.Correctable}, abi.SUCCESS
+		return eccCounts{errors.SingleBit, sum(errors.SingleBit.SRAM, sram.Correctable)}, abi.SUCCESS
 	}
-	return eccCounts{errors.DoubleBit, sum(sram.UncorrectableParity, sram.UncorrectableSECDED)}, abi.SUCCESS
+	return eccCounts{errors.DoubleBit, sum(errors.DoubleBit.SRAM, sram.UncorrectableParity, sram.UncorrectableSECDED)}, abi.SUCCESS
 }
 
+// eccCounts are the errors by location. Those of the SRAM on the chip stand apart from Ampere on, and are in sram in any
+// case.
 type eccCounts struct {
 	profiles.ECCMemoryErrors
 	sram profiles.Opt[uint64]

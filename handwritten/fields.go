@@ -15,6 +15,40 @@ var recoveryActions = map[string]abi.DeviceGpuRecoveryAction_t{
 
 func recoveryAction(d dev) u32 { return as[uint32](named(d.RecoveryAction, recoveryActions)) }
 
+// withoutResetStatus is the first driver branch whose captures show DEPRECATED for the two fields of the reset status.
+const withoutResetStatus = 570
+
+// resetStatus says whether the recovery action is of a kind, as drivers put it before they had recovery actions.
+func resetStatus(is func(abi.DeviceGpuRecoveryAction_t) bool) field {
+	return number(func(d dev, _ uint32) (uint32, abi.Return) {
+		if d.Node().Branch >= withoutResetStatus {
+			return 0, abi.ERROR_DEPRECATED
+		}
+		action, ret := opt(named(d.RecoveryAction, recoveryActions))
+		return bit(is(action)), ret
+	})
+}
+
+// smoothing answers a field of power smoothing: NO_PERMISSION where the driver does not tell. The profile knows no more
+// than whether the power is smoothed.
+func smoothing(d dev, field uint32) (uint32, abi.Return) {
+	state := d.Power.Smoothing
+	switch {
+	case state.Value == "no_permission":
+		return 0, abi.ERROR_NO_PERMISSION
+	case !state.Valid || field != abi.FI_PWR_SMOOTHING_ENABLED:
+		return 0, abi.ERROR_NOT_SUPPORTED
+	}
+	return bit(state.Value == "enabled"), abi.SUCCESS
+}
+
+// smoothingFields are the first and the last number of each row of fields of power smoothing.
+var smoothingFields = [][2]uint32{
+	{abi.FI_PWR_SMOOTHING_ENABLED, abi.FI_PWR_SMOOTHING_ADMIN_OVERRIDE_RAMP_DOWN_HYST_VAL},
+	{abi.FI_PWR_SMOOTHING_PRIMARY_POWER_FLOOR, abi.FI_PWR_SMOOTHING_ADMIN_OVERRIDE_PRIMARY_FLOOR_ACT_OFFSET},
+	{abi.FI_PWR_SMOOTHING_SOC_POWER_SMOOTHING_ENABLED, abi.FI_PWR_SMOOTHING_SOC_POWER_SMOOTHING_ENABLED},
+}
+
 func retired(cause abi.PageRetirementCause_t) field {
 	return number(func(d dev, _ uint32) (uint32, abi.Return) {
 		pages, ret := DeviceGetRetiredPages(d, cause)
@@ -148,6 +182,11 @@ func numbered(fields *[abi.FI_MAX]field) *[abi.FI_MAX]field {
 				}
 				return DeviceGetMemoryErrorCounter(d, severity, life, location)
 			})
+		}
+	}
+	for _, r := range smoothingFields {
+		for id := r[0]; id <= r[1]; id++ {
+			fields[id] = number(func(d dev, _ uint32) (uint32, abi.Return) { return smoothing(d, id) })
 		}
 	}
 	for link := range uint32(12) {

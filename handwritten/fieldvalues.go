@@ -119,6 +119,12 @@ var fields = sync.OnceValue(func() *[abi.FI_MAX]field {
 		abi.FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN: lost(func(c *counters) u64 { return c.HWPowerBrakeSlowdownUS }),
 
 		abi.FI_DEV_GET_GPU_RECOVERY_ACTION: given(recoveryAction),
+		abi.FI_DEV_RESET_STATUS: resetStatus(func(a abi.DeviceGpuRecoveryAction_t) bool {
+			return a == abi.GPU_RECOVERY_ACTION_GPU_RESET || a == abi.GPU_RECOVERY_ACTION_NODE_REBOOT
+		}),
+		abi.FI_DEV_DRAIN_AND_RESET_STATUS: resetStatus(func(a abi.DeviceGpuRecoveryAction_t) bool {
+			return a == abi.GPU_RECOVERY_ACTION_DRAIN_AND_RESET
+		}),
 
 		abi.FI_DEV_NVLINK_LINK_COUNT:             number(linkCount),
 		abi.FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT: number(switchLinks),

@@ -174,3 +174,47 @@ nvlink:
 	}
 	assert.Equal(t, abi.ERROR_NOT_SUPPORTED, ask(t, d, abi.FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT, 0).NvmlReturn)
 }
+
+func TestPowerSmoothingFields(t *testing.T) {
+	for _, c := range []struct {
+		profile               string
+		enabled, level, floor abi.Return
+		value                 uint64
+	}{
+		{"", abi.ERROR_NOT_SUPPORTED, abi.ERROR_NOT_SUPPORTED, abi.ERROR_NOT_SUPPORTED, 0},
+		{"extends: gb200\n", abi.ERROR_NO_PERMISSION, abi.ERROR_NO_PERMISSION, abi.ERROR_NO_PERMISSION, 0},
+		{like("power: {smoothing: enabled}"), abi.SUCCESS, abi.ERROR_NOT_SUPPORTED, abi.ERROR_NOT_SUPPORTED, 1},
+		{like("power: {smoothing: disabled}"), abi.SUCCESS, abi.ERROR_NOT_SUPPORTED, abi.ERROR_NOT_SUPPORTED, 0},
+	} {
+		d := gpu(t, c.profile)
+		enabled := ask(t, d, abi.FI_PWR_SMOOTHING_ENABLED, 0)
+		assert.Equal(t, c.enabled, enabled.NvmlReturn)
+		assert.Equal(t, c.value, enabled.Value[0])
+		assert.Equal(t, c.level, ask(t, d, abi.FI_PWR_SMOOTHING_PRIV_LVL, 0).NvmlReturn)
+		assert.Equal(t, c.floor, ask(t, d, abi.FI_PWR_SMOOTHING_PRIMARY_POWER_FLOOR, 0).NvmlReturn)
+	}
+}
+
+// TestResetStatusFields: the two fields are older than the recovery action, which took their place in driver 570.
+func TestResetStatusFields(t *testing.T) {
+	const old = "extends: h100\nsystem: {driver_version: 550.163.01}\ndevice_defaults: {recovery_action: "
+	for _, c := range []struct {
+		profile                string
+		ret                    abi.Return
+		required, drainAndThen uint64
+	}{
+		{"", abi.ERROR_DEPRECATED, 0, 0},
+		{bare, abi.ERROR_NOT_SUPPORTED, 0, 0},
+		{old + "none}\n", abi.SUCCESS, 0, 0},
+		{old + "gpu_reset}\n", abi.SUCCESS, 1, 0},
+		{old + "node_reboot}\n", abi.SUCCESS, 1, 0},
+		{old + "drain_and_reset}\n", abi.SUCCESS, 0, 1},
+	} {
+		d := gpu(t, c.profile)
+		required, drain := ask(t, d, abi.FI_DEV_RESET_STATUS, 0), ask(t, d, abi.FI_DEV_DRAIN_AND_RESET_STATUS, 0)
+		assert.Equal(t, c.ret, required.NvmlReturn)
+		assert.Equal(t, c.ret, drain.NvmlReturn)
+		assert.Equal(t, c.required, required.Value[0])
+		assert.Equal(t, c.drainAndThen, drain.Value[0])
+	}
+}

@@ -43,6 +43,12 @@ func TestECCErrors(t *testing.T) {
 	assert.Equal(t, abi.EccSramErrorStatus_v1_t{Version: abi.EccSramErrorStatus_v1, VolatileCor: 10, VolatileUncParity: 20,
 		VolatileUncSecDed: 21, BThresholdExceeded: 1}, sram)
 
+	d = gpu(t, "extends: t4\ndevice_defaults: {ecc: {errors: {volatile: {single_bit: {sram: 6}, double_bit: {sram: 7}}}}}\n")
+	answers(t, 6)(count(corrected, abi.MEMORY_LOCATION_SRAM)) // no SRAM section before Ampere
+	answers(t, 7)(count(uncorrected, abi.MEMORY_LOCATION_SRAM))
+	answers(t, 6)(DeviceGetTotalEccErrors(d, corrected, abi.VOLATILE_ECC))
+	refuses(t, abi.ERROR_NOT_SUPPORTED)(DeviceGetSramEccErrorStatus(d, &sram))
+
 	d = gpu(t, like("ecc: {mode_current: disabled}"))
 	refuses(t, abi.ERROR_NOT_SUPPORTED)(DeviceGetTotalEccErrors(d, corrected, abi.VOLATILE_ECC))
 	refuses(t, abi.ERROR_NOT_SUPPORTED)(DeviceGetSramEccErrorStatus(d, &sram))

@@ -71,3 +71,12 @@ func DeviceGetConfComputeProtectedMemoryUsage(d *engine.Device, memory *abi.Memo
 	*memory, ret = portion(d.CCProtectedMemory)
 	return ret
 }
+
+// DeviceGetDramEncryptionMode says whether what the memory holds is encrypted, now and after the next reset; on boards
+// that can.
+func DeviceGetDramEncryptionMode(d *engine.Device, current, pending *abi.DramEncryptionInfo_v1_t) (ret abi.Return) {
+	m := &d.Memory
+	current.EncryptionState, pending.EncryptionState, ret = pair(
+		mode[abi.EnableState_t](m.EncryptionCurrent), mode[abi.EnableState_t](m.EncryptionPending))
+	return ret
+}

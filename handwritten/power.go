@@ -51,8 +51,14 @@ func DeviceGetPowerManagementMode(d *engine.Device) (abi.EnableState_t, abi.Retu
 	return abi.FEATURE_ENABLED, abi.SUCCESS
 }
 
-// DeviceGetPowerState is the P-state, under the older name.
+// withoutPowerState is the first driver branch whose captures show DEPRECATED for DeviceGetPowerState; those of 580 do not.
+const withoutPowerState = 595
+
+// DeviceGetPowerState is the P-state, under the older name; DEPRECATED from driver 595 on.
 func DeviceGetPowerState(d *engine.Device) (abi.Pstates_t, abi.Return) {
+	if d.Node().Branch >= withoutPowerState {
+		return 0, abi.ERROR_DEPRECATED
+	}
 	return opt(as[abi.Pstates_t](d.Power.PowerState))
 }
 

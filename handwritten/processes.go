@@ -14,18 +14,27 @@ const (
 	drawing   = "G"
 )
 
-// processes lists the device's processes of a kind.
+// ofKind lists the device's processes of a kind.
+func ofKind(d *engine.Device, kind string) []*profiles.Process {
+	var list []*profiles.Process
+	for i := range d.Processes {
+		if p := &d.Processes[i]; strings.Contains(p.Type.Or(computing), kind) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// processes lists the device's processes of a kind as NVML does.
 func processes(d *engine.Device, kind string) []abi.ProcessInfo_v2_t {
 	var list []abi.ProcessInfo_v2_t
-	for _, p := range d.Processes {
-		if strings.Contains(p.Type.Or(computing), kind) {
-			list = append(list, abi.ProcessInfo_v2_t{
-				Pid:               p.PID,
-				UsedGpuMemory:     usedMemory(&p),
-				GpuInstanceId:     abi.INVALID_GPU_INSTANCE_ID,
-				ComputeInstanceId: abi.INVALID_GPU_INSTANCE_ID,
-			})
-		}
+	for _, p := range ofKind(d, kind) {
+		list = append(list, abi.ProcessInfo_v2_t{
+			Pid:               p.PID,
+			UsedGpuMemory:     usedMemory(p),
+			GpuInstanceId:     abi.INVALID_GPU_INSTANCE_ID,
+			ComputeInstanceId: abi.INVALID_GPU_INSTANCE_ID,
+		})
 	}
 	return list
 }

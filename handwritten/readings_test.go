@@ -134,3 +134,16 @@ func TestViolations(t *testing.T) {
 	assert.Equal(t, abi.SUCCESS, DeviceGetViolationStatus(d, abi.PERF_POLICY_SYNC_BOOST, &v))
 	assert.Equal(t, abi.ERROR_NOT_SUPPORTED, DeviceGetViolationStatus(d, abi.PERF_POLICY_TOTAL_APP_CLOCKS, &v))
 }
+
+func TestDramEncryption(t *testing.T) {
+	var now, next abi.DramEncryptionInfo_v1_t
+	d := gpu(t, like("memory: {encryption_current: disabled, encryption_pending: enabled}"))
+	assert.Equal(t, abi.SUCCESS, DeviceGetDramEncryptionMode(d, &now, &next))
+	assert.Equal(t, abi.FEATURE_DISABLED, now.EncryptionState)
+	assert.Equal(t, abi.FEATURE_ENABLED, next.EncryptionState)
+	assert.Equal(t, abi.ERROR_NOT_SUPPORTED, DeviceGetDramEncryptionMode(gpu(t, ""), &now, &next))
+}
+
+func TestPowerStateIsDeprecated(t *testing.T) {
+	refuses(t, abi.ERROR_DEPRECATED)(DeviceGetPowerState(gpu(t, "extends: t4\n")))
+}

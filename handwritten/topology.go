@@ -17,33 +17,51 @@ var topologyLevels = map[string]abi.GpuTopologyLevel_t{
 	"system":     abi.TOPOLOGY_SYSTEM,
 }
 
-// rootComplex is the PCI host bridge that the device is below, nil if the profile does not say.
-func rootComplex(d *engine.Device) *profiles.RootComplex {
-	complexes := d.Node().Board.Topology.RootComplexes
+// hostBridge is the PCI host bridge above an address, nil if the profile does not say.
+func hostBridge(board *profiles.Board, id profiles.BusID) *profiles.RootComplex {
+	complexes := board.Topology.RootComplexes
 	for i := range complexes {
-		if slices.Contains(complexes[i].Devices, d.PCI.BusID.Value) {
+		if slices.Contains(complexes[i].Devices, id) {
 			return &complexes[i]
 		}
 	}
 	return nil
 }
 
-// distance is the level of the path between two devices: by their host bridges, otherwise what the first device says of
-// every other, and SYSTEM, the longest, where nothing is known.
+// rootComplex is the PCI host bridge that the device is below, nil if the profile does not say.
+func rootComplex(d *engine.Device) *profiles.RootComplex {
+	return hostBridge(d.Node().Board, d.PCI.BusID.Value)
+}
+
+// across is the level of the path between what two host bridges have below them: byDefault where the profile knows no
+// bridge or only one, and SYSTEM, the longest, where it says nothing at all.
+func across(a, b *profiles.RootComplex, byDefault profiles.Opt[string]) abi.GpuTopologyLevel_t {
+	switch {
+	case a == nil || b == nil:
+		return topologyLevels[byDefault.Or("system")]
+	case a == b:
+		return topologyLevels[byDefault.Or("hostbridge")]
+	case a.NUMANode.Valid && a.NUMANode == b.NUMANode:
+		return abi.TOPOLOGY_NODE
+	}
+	return abi.TOPOLOGY_SYSTEM
+}
+
+// distance is the level of the path between two devices.
 func distance(a, b *engine.Device) abi.GpuTopologyLevel_t {
 	if a == b {
 		return abi.TOPOLOGY_INTERNAL
 	}
-	ra, rb := rootComplex(a), rootComplex(b)
-	switch {
-	case ra == nil || rb == nil:
-		return topologyLevels[a.Topology.DefaultLevel.Or("system")]
-	case ra == rb:
-		return topologyLevels[a.Topology.DefaultLevel.Or("hostbridge")]
-	case ra.NUMANode.Valid && ra.NUMANode == rb.NUMANode:
-		return abi.TOPOLOGY_NODE
+	return across(rootComplex(a), rootComplex(b), a.Topology.DefaultLevel)
+}
+
+// route is the level of the path between two PCI devices, one of which need not be a GPU.
+func route(n *engine.Node, a, b profiles.BusID) abi.GpuTopologyLevel_t {
+	x, y := n.DeviceByBusID(a), n.DeviceByBusID(b)
+	if x != nil && y != nil {
+		return distance(x, y)
 	}
-	return abi.TOPOLOGY_SYSTEM
+	return across(hostBridge(n.Board, a), hostBridge(n.Board, b), profiles.Opt[string]{})
 }
 
 // DeviceGetTopologyCommonAncestor is the level of the path between two GPUs.

@@ -1001,3 +1001,6 @@ var _ [16]struct{} = [unsafe.Offsetof(InternalProcess_t{}.GpuInstanceId)]struct{
 var _ [20]struct{} = [unsafe.Offsetof(InternalProcess_t{}.ComputeInstanceId)]struct{}{}
 var _ [24]struct{} = [unsafe.Offsetof(InternalProcess_t{}.Reserved1)]struct{}{}
 var _ [32]struct{} = [unsafe.Offsetof(InternalProcess_t{}.Name)]struct{}{}
+var _ [8]struct{} = [unsafe.Sizeof(InternalAtomicCaps_t{})]struct{}{}
+var _ [0]struct{} = [unsafe.Offsetof(InternalAtomicCaps_t{}.Outbound)]struct{}{}
+var _ [4]struct{} = [unsafe.Offsetof(InternalAtomicCaps_t{}.Inbound)]struct{}{}

@@ -8,7 +8,7 @@ import (
 )
 
 // ModelHash identifies the numbering below; front and core exchange it.
-const ModelHash uint64 = 0x85a1f39edcdc6fab
+const ModelHash uint64 = 0x6845143176bab60d
 
 // Version is a version of nvml.h and the driver branch that introduced it.
 type Version struct {
@@ -47,7 +47,7 @@ type Symbol struct {
 }
 
 // SymbolCount is the number of symbols of all versions.
-const SymbolCount = 442
+const SymbolCount = 454
 
 /*
 Symbols lists every function of every version by its number at the call gate. It is read from
@@ -134,7 +134,7 @@ nvmlDeviceGetDetailedEccErrors 1 implemented
 nvmlDeviceGetDeviceHandleFromMigDeviceHandle 1 stub
 nvmlDeviceGetDisplayActive 1 implemented
 nvmlDeviceGetDisplayMode 1 implemented
-nvmlDeviceGetDramEncryptionMode 13 stub
+nvmlDeviceGetDramEncryptionMode 13 implemented
 nvmlDeviceGetDriverModel 1 implemented
 nvmlDeviceGetDriverModel_v2 11 implemented
 nvmlDeviceGetDynamicPstatesInfo 4 stub
@@ -425,12 +425,24 @@ nvmlInit 1 implemented
 nvmlInitWithFlags 1 implemented
 nvmlInit_v2 1 implemented
 nvmlInternalGetExportTable 1 implemented
-nvmlInternalSlot213 1 stub
-nvmlInternalSlot214 1 stub
-nvmlInternalSlot215 1 stub
-nvmlInternalSlot231 1 stub
+nvmlInternalSlot108 1 implemented
+nvmlInternalSlot12 1 implemented
+nvmlInternalSlot207 1 implemented
+nvmlInternalSlot211 1 implemented
+nvmlInternalSlot213 1 implemented
+nvmlInternalSlot214 1 implemented
+nvmlInternalSlot215 1 implemented
+nvmlInternalSlot226 1 implemented
+nvmlInternalSlot23 1 implemented
+nvmlInternalSlot230 1 implemented
+nvmlInternalSlot231 1 implemented
 nvmlInternalSlot237 1 stub
-nvmlInternalSlot72 1 stub
+nvmlInternalSlot240 1 implemented
+nvmlInternalSlot242 1 implemented
+nvmlInternalSlot243 1 implemented
+nvmlInternalSlot249 1 implemented
+nvmlInternalSlot72 1 implemented
+nvmlInternalSlot75 1 implemented
 nvmlSetVgpuVersion 1 stub
 nvmlShutdown 1 implemented
 nvmlSystemEventSetCreate 14 stub

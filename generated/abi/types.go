@@ -2010,3 +2010,9 @@ type InternalProcess_t struct {
 	Reserved1         uint64
 	Name              [4096]byte
 }
+
+// InternalAtomicCaps_t is nvmlInternalAtomicCaps_t.
+type InternalAtomicCaps_t struct {
+	Outbound uint32
+	Inbound  uint32
+}

@@ -48,6 +48,7 @@ var calls = [abi.SymbolCount]func(unsafe.Pointer) abi.Return{
 	66:  callDeviceGetDetailedEccErrors,
 	68:  callDeviceGetDisplayActive,
 	69:  callDeviceGetDisplayMode,
+	70:  callDeviceGetDramEncryptionMode,
 	71:  callDeviceGetDriverModel,
 	72:  callDeviceGetDriverModel_v2,
 	74:  callDeviceGetEccMode,
@@ -172,16 +173,33 @@ var calls = [abi.SymbolCount]func(unsafe.Pointer) abi.Return{
 	357: callInit,
 	358: callInitWithFlags,
 	359: callInit_v2,
-	368: callShutdown,
-	377: callSystemGetConfComputeState,
-	378: callSystemGetCudaDriverVersion,
-	379: callSystemGetCudaDriverVersion_v2,
-	381: callSystemGetDriverVersion,
-	382: callSystemGetHicVersion,
-	383: callSystemGetNVMLVersion,
-	385: callSystemGetProcessName,
-	386: callSystemGetTopologyGpuSet,
-	391: callUnitGetCount,
+	361: callInternalSlot108,
+	362: callInternalSlot12,
+	363: callInternalSlot207,
+	364: callInternalSlot211,
+	365: callInternalSlot213,
+	366: callInternalSlot214,
+	367: callInternalSlot215,
+	368: callInternalSlot226,
+	369: callInternalSlot23,
+	370: callInternalSlot230,
+	371: callInternalSlot231,
+	373: callInternalSlot240,
+	374: callInternalSlot242,
+	375: callInternalSlot243,
+	376: callInternalSlot249,
+	377: callInternalSlot72,
+	378: callInternalSlot75,
+	380: callShutdown,
+	389: callSystemGetConfComputeState,
+	390: callSystemGetCudaDriverVersion,
+	391: callSystemGetCudaDriverVersion_v2,
+	393: callSystemGetDriverVersion,
+	394: callSystemGetHicVersion,
+	395: callSystemGetNVMLVersion,
+	397: callSystemGetProcessName,
+	398: callSystemGetTopologyGpuSet,
+	403: callUnitGetCount,
 }
 
 func callDeviceGetAccountingBufferSize(a unsafe.Pointer) abi.Return {
@@ -873,6 +891,46 @@ func callDeviceGetDisplayMode(a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	*(*abi.EnableState_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetDramEncryptionMode(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000008:
+		n1 = 8
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.DramEncryptionInfo_v1_t
+	get(unsafe.Pointer(&v1), p1, n1)
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n2 int
+	switch *(*uint32)(p2) {
+	case 0x1000008:
+		n2 = 8
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v2 abi.DramEncryptionInfo_v1_t
+	get(unsafe.Pointer(&v2), p2, n2)
+	ret := handwritten.DeviceGetDramEncryptionMode(v0, &v1, &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), n1)
+	put(p2, unsafe.Pointer(&v2), n2)
 	return abi.SUCCESS
 }
 
@@ -3181,6 +3239,335 @@ func callInitWithFlags(a unsafe.Pointer) abi.Return {
 
 func callInit_v2(a unsafe.Pointer) abi.Return {
 	return handwritten.Init()
+}
+
+func callInternalSlot108(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot108(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callInternalSlot12(a unsafe.Pointer) abi.Return {
+	v0, ok := text(a, 0)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p4 := pointer(a, 4)
+	if p4 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, r3, r4, ret := handwritten.InternalSlot12(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	*(*uint32)(p2) = r2
+	*(*uint32)(p3) = r3
+	*(*uint32)(p4) = r4
+	return abi.SUCCESS
+}
+
+func callInternalSlot207(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot207(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callInternalSlot211(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot211(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putText(p1, 64, r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callInternalSlot213(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.InternalSlot213(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 4128, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callInternalSlot214(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.InternalSlot214(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 4128, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callInternalSlot215(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.InternalSlot215(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putList(p1, p2, r2, 4128, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callInternalSlot226(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.InternalAtomicCaps_t
+	get(unsafe.Pointer(&v1), p1, 8)
+	ret := handwritten.InternalSlot226(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	put(p1, unsafe.Pointer(&v1), 8)
+	return abi.SUCCESS
+}
+
+func callInternalSlot23(a unsafe.Pointer) abi.Return {
+	v0, ok := text(a, 0)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	v1, ok := text(a, 1)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.InternalSlot23(v0, v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callInternalSlot230(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot230(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callInternalSlot231(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot231(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putText(p1, word[uint32](a, 2), r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callInternalSlot240(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot240(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*int32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callInternalSlot242(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot242(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callInternalSlot243(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot243(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callInternalSlot249(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot243(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callInternalSlot72(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot72(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callInternalSlot75(a unsafe.Pointer) abi.Return {
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, r3, ret := handwritten.InternalSlot75(word[uint32](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	*(*uint32)(p2) = r2
+	*(*uint32)(p3) = r3
+	return abi.SUCCESS
 }
 
 func callShutdown(a unsafe.Pointer) abi.Return {

@@ -450,10 +450,8 @@ nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device, nvmlEnableState_t *di
 
 nvmlReturn_t nvmlDeviceGetDramEncryptionMode(nvmlDevice_t device, nvmlDramEncryptionInfo_t *current, nvmlDramEncryptionInfo_t *pending)
 {
-    (void)device;
-    (void)current;
-    (void)pending;
-    return nvmlfab_stub(13);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(current), NVMLFAB_WORD(pending)};
+    return nvmlfab_gate(70, 13, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDriverModel(nvmlDevice_t device, nvmlDriverModel_t *current, nvmlDriverModel_t *pending)
@@ -2408,7 +2406,7 @@ nvmlReturn_t nvmlSetVgpuVersion(nvmlVgpuVersion_t *vgpuVersion)
 
 nvmlReturn_t nvmlShutdown(void)
 {
-    return nvmlfab_shutdown(368, NULL);
+    return nvmlfab_shutdown(380, NULL);
 }
 
 nvmlReturn_t nvmlSystemEventSetCreate(nvmlSystemEventSetCreateRequest_t *request)
@@ -2462,19 +2460,19 @@ nvmlReturn_t nvmlSystemGetConfComputeSettings(nvmlSystemConfComputeSettings_t *s
 nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *state)
 {
     const uint64_t a[] = {NVMLFAB_WORD(state)};
-    return nvmlfab_gate(377, 8, a);
+    return nvmlfab_gate(389, 8, a);
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *cudaDriverVersion)
 {
     const uint64_t a[] = {NVMLFAB_WORD(cudaDriverVersion)};
-    return nvmlfab_gate(378, 1, a);
+    return nvmlfab_gate(390, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersion)
 {
     const uint64_t a[] = {NVMLFAB_WORD(cudaDriverVersion)};
-    return nvmlfab_gate(379, 1, a);
+    return nvmlfab_gate(391, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *branchInfo, unsigned int length)
@@ -2487,19 +2485,19 @@ nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *branchInfo,
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(381, 1, a);
+    return nvmlfab_gate(393, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetHicVersion(unsigned int *hwbcCount, nvmlHwbcEntry_t *hwbcEntries)
 {
     const uint64_t a[] = {NVMLFAB_WORD(hwbcCount), NVMLFAB_WORD(hwbcEntries)};
-    return nvmlfab_gate(382, 1, a);
+    return nvmlfab_gate(394, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(383, 1, a);
+    return nvmlfab_gate(395, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetNvlinkBwMode(unsigned int *nvlinkBwMode)
@@ -2511,13 +2509,13 @@ nvmlReturn_t nvmlSystemGetNvlinkBwMode(unsigned int *nvlinkBwMode)
 nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(pid), NVMLFAB_WORD(name), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(385, 1, a);
+    return nvmlfab_gate(397, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int cpuNumber, unsigned int *count, nvmlDevice_t *deviceArray)
 {
     const uint64_t a[] = {NVMLFAB_WORD(cpuNumber), NVMLFAB_WORD(count), NVMLFAB_WORD(deviceArray)};
-    return nvmlfab_gate(386, 1, a);
+    return nvmlfab_gate(398, 1, a);
 }
 
 nvmlReturn_t nvmlSystemRegisterEvents(nvmlSystemRegisterEventRequest_t *request)
@@ -2547,7 +2545,7 @@ nvmlReturn_t nvmlSystemSetNvlinkBwMode(unsigned int nvlinkBwMode)
 nvmlReturn_t nvmlUnitGetCount(unsigned int *unitCount)
 {
     const uint64_t a[] = {NVMLFAB_WORD(unitCount)};
-    return nvmlfab_gate(391, 1, a);
+    return nvmlfab_gate(403, 1, a);
 }
 
 nvmlReturn_t nvmlUnitGetDevices(nvmlUnit_t unit, unsigned int *deviceCount, nvmlDevice_t *devices)
@@ -2923,6 +2921,108 @@ nvmlReturn_t nvmlVgpuTypeGetResolution(nvmlVgpuTypeId_t vgpuTypeId, unsigned int
 
 #pragma GCC visibility pop
 
+nvmlReturn_t nvmlInternalSlot108(nvmlDevice_t device, unsigned int *limit)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(limit)};
+    return nvmlfab_gate(361, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot12(const char *busId, unsigned int *domain, unsigned int *bus, unsigned int *device, unsigned int *function)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(busId), NVMLFAB_WORD(domain), NVMLFAB_WORD(bus), NVMLFAB_WORD(device), NVMLFAB_WORD(function)};
+    return nvmlfab_gate(362, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot207(nvmlDevice_t device, unsigned int *moduleId)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(moduleId)};
+    return nvmlfab_gate(363, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot211(nvmlDevice_t device, char *version)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(version)};
+    return nvmlfab_gate(364, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot213(nvmlDevice_t device, unsigned int *count, nvmlInternalProcess_t *processes)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count), NVMLFAB_WORD(processes)};
+    return nvmlfab_gate(365, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot214(nvmlDevice_t device, unsigned int *count, nvmlInternalProcess_t *processes)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count), NVMLFAB_WORD(processes)};
+    return nvmlfab_gate(366, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot215(nvmlDevice_t device, unsigned int *count, nvmlInternalProcess_t *processes)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count), NVMLFAB_WORD(processes)};
+    return nvmlfab_gate(367, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot226(nvmlDevice_t device, nvmlInternalAtomicCaps_t *caps)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(caps)};
+    return nvmlfab_gate(368, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot23(const char *busId1, const char *busId2, unsigned int *level)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(busId1), NVMLFAB_WORD(busId2), NVMLFAB_WORD(level)};
+    return nvmlfab_gate(369, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot230(nvmlDevice_t device, unsigned int *generation)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(generation)};
+    return nvmlfab_gate(370, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot231(nvmlDevice_t device, char *partNumber, unsigned int length)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(partNumber), NVMLFAB_WORD(length)};
+    return nvmlfab_gate(371, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot240(nvmlDevice_t device, int *limit)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(limit)};
+    return nvmlfab_gate(373, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot242(nvmlDevice_t device, unsigned int *mode)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
+    return nvmlfab_gate(374, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot243(nvmlDevice_t device, unsigned int *mode)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
+    return nvmlfab_gate(375, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot249(nvmlDevice_t device, unsigned int *mode)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
+    return nvmlfab_gate(376, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot72(nvmlDevice_t device, unsigned int *supported)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(supported)};
+    return nvmlfab_gate(377, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot75(unsigned int index, unsigned int *domain, unsigned int *bus, unsigned int *device)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(index), NVMLFAB_WORD(domain), NVMLFAB_WORD(bus), NVMLFAB_WORD(device)};
+    return nvmlfab_gate(378, 1, a);
+}
+
 /* Slot i is word i; the first word is the size in bytes. */
 const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.size = sizeof nvmlfab_slots},
@@ -2937,6 +3037,7 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot12},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
@@ -2947,6 +3048,7 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot23},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
@@ -2995,8 +3097,10 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot72},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot75},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
@@ -3029,6 +3133,7 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot108},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
@@ -3127,10 +3232,15 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot207},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot211},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot213},
+    {.slot = (void (*)(void))nvmlInternalSlot214},
+    {.slot = (void (*)(void))nvmlInternalSlot215},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
@@ -3141,9 +3251,12 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot226},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot230},
+    {.slot = (void (*)(void))nvmlInternalSlot231},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
@@ -3152,29 +3265,16 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot240},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot242},
+    {.slot = (void (*)(void))nvmlInternalSlot243},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot249},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},

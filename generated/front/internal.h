@@ -15,8 +15,31 @@ nvmlReturn_t nvmlGetBlacklistDeviceCount(unsigned int *deviceCount);
 nvmlReturn_t nvmlGetBlacklistDeviceInfoByIndex(unsigned int index, nvmlExcludedDeviceInfo_t *info);
 #endif
 
-/* Entries of that table, named by their number. Their meaning was seen from what nvidia-smi
- * prints after each answer; every other entry answers NOT_SUPPORTED. */
+/* Entries of that table, named by their number. Their arguments and their meaning were seen
+ * from what nvidia-smi 470, 535 and 550 print after each answer; every other entry answers
+ * NOT_SUPPORTED. Seen in use and left so: 26, called for each line that is printed; 81, a
+ * handle by index, for which the public function steps in; 165, relaxed ordering, which no
+ * captured board has; 209, a voltage in µV, which none tells; 232, the memory clock after
+ * the next load of the driver, in kHz, which none has set. */
+
+/* what a bus id consists of: [domain:]bus:device.function */
+nvmlReturn_t nvmlInternalSlot12(const char *busId, unsigned int *domain, unsigned int *bus, unsigned int *device,
+                                unsigned int *function);
+/* the address of the GPU of that index; compared with 12, whose function must be 0 */
+nvmlReturn_t nvmlInternalSlot75(unsigned int index, unsigned int *domain, unsigned int *bus, unsigned int *device);
+/* the level of the path between two bus ids: 0 PIX, 1 PXB, 2 PHB, 3 NODE, 4 SYS. From 5 on
+ * NV1 and so forth is printed, but nvidia-smi counts the links itself. */
+nvmlReturn_t nvmlInternalSlot23(const char *busId1, const char *busId2, unsigned int *level);
+
+/* whether dmon and pmon may watch the GPU */
+nvmlReturn_t nvmlInternalSlot72(nvmlDevice_t device, unsigned int *supported);
+
+/* the power limit in force, in mW: enforced.power.limit of --query-gpu */
+nvmlReturn_t nvmlInternalSlot108(nvmlDevice_t device, unsigned int *limit);
+/* 470: module id */
+nvmlReturn_t nvmlInternalSlot207(nvmlDevice_t device, unsigned int *moduleId);
+/* 470: version of the GSP firmware; no length is passed */
+nvmlReturn_t nvmlInternalSlot211(nvmlDevice_t device, char *version);
 
 /* a process as the entries 213 to 215 list it */
 typedef struct {
@@ -29,14 +52,30 @@ typedef struct {
     char name[4096];
 } nvmlInternalProcess_t;
 
-/* whether dmon and pmon may watch the GPU */
-nvmlReturn_t nvmlInternalSlot72(nvmlDevice_t device, unsigned int *supported);
 /* compute, MPS compute and graphics processes, in this order */
 nvmlReturn_t nvmlInternalSlot213(nvmlDevice_t device, unsigned int *count, nvmlInternalProcess_t *processes);
 nvmlReturn_t nvmlInternalSlot214(nvmlDevice_t device, unsigned int *count, nvmlInternalProcess_t *processes);
 nvmlReturn_t nvmlInternalSlot215(nvmlDevice_t device, unsigned int *count, nvmlInternalProcess_t *processes);
+
+/* PCIe atomics, as the bits FETCHADD_32, FETCHADD_64, SWAP_32, SWAP_64, CAS_32, CAS_64 and
+ * CAS_128; 0 prints N/A */
+typedef struct {
+    unsigned int outbound;
+    unsigned int inbound;
+} nvmlInternalAtomicCaps_t;
+
+nvmlReturn_t nvmlInternalSlot226(nvmlDevice_t device, nvmlInternalAtomicCaps_t *caps);
+/* the highest PCIe generation of the host */
+nvmlReturn_t nvmlInternalSlot230(nvmlDevice_t device, unsigned int *generation);
 /* GPU part number and FRU part number */
 nvmlReturn_t nvmlInternalSlot231(nvmlDevice_t device, char *partNumber, unsigned int length);
 nvmlReturn_t nvmlInternalSlot237(nvmlDevice_t device, char *partNumber, unsigned int length);
+/* T.Limit, in °C; while it answers, T.Limit thresholds are printed instead of absolute ones */
+nvmlReturn_t nvmlInternalSlot240(nvmlDevice_t device, int *limit);
+/* addressing mode: 0 None, 1 HMM, 2 ATS */
+nvmlReturn_t nvmlInternalSlot242(nvmlDevice_t device, unsigned int *mode);
+/* sparse operation mode, 535 and 550 */
+nvmlReturn_t nvmlInternalSlot243(nvmlDevice_t device, unsigned int *mode);
+nvmlReturn_t nvmlInternalSlot249(nvmlDevice_t device, unsigned int *mode);
 
 #endif

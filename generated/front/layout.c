@@ -1097,3 +1097,6 @@ _Static_assert(offsetof(nvmlInternalProcess_t, gpuInstanceId) == 16, "offsetof(n
 _Static_assert(offsetof(nvmlInternalProcess_t, computeInstanceId) == 20, "offsetof(nvmlInternalProcess_t, computeInstanceId)");
 _Static_assert(offsetof(nvmlInternalProcess_t, reserved1) == 24, "offsetof(nvmlInternalProcess_t, reserved1)");
 _Static_assert(offsetof(nvmlInternalProcess_t, name) == 32, "offsetof(nvmlInternalProcess_t, name)");
+_Static_assert(sizeof(nvmlInternalAtomicCaps_t) == 8, "sizeof(nvmlInternalAtomicCaps_t)");
+_Static_assert(offsetof(nvmlInternalAtomicCaps_t, outbound) == 0, "offsetof(nvmlInternalAtomicCaps_t, outbound)");
+_Static_assert(offsetof(nvmlInternalAtomicCaps_t, inbound) == 4, "offsetof(nvmlInternalAtomicCaps_t, inbound)");

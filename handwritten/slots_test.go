@@ -1,0 +1,111 @@
+package handwritten
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+)
+
+var slots = []getter{
+	one("72", InternalSlot72, 1).bareAnswers(1),
+	one("108", InternalSlot108, 700000),
+	one("207", InternalSlot207, 7).bareAnswers(0),
+	one("211", InternalSlot211, "580.105.08"),
+	one("226", filled(InternalSlot226)),
+	one("230", InternalSlot230),
+	one("231", InternalSlot231, "2330-885-A1"),
+	one("240", InternalSlot240, 58),
+	one("242", InternalSlot242, 1),
+	one("243", InternalSlot243, 0),
+}
+
+func TestSlots(t *testing.T) {
+	h100, empty := gpu(t, ""), gpu(t, bare)
+	for _, g := range slots {
+		for _, c := range []struct {
+			d    *engine.Device
+			want []any
+		}{{h100, g.h100}, {empty, g.bare}} {
+			t.Run(g.name, func(t *testing.T) {
+				if c.want == nil {
+					refuses(t, abi.ERROR_NOT_SUPPORTED)(g.call(c.d)...)
+				} else {
+					answers(t, c.want...)(g.call(c.d)...)
+				}
+			})
+		}
+	}
+	d := gpu(t, like("pcie: {atomic_caps_inbound: 63}"))
+	answers(t, abi.InternalAtomicCaps_t{Inbound: 63})(filled(InternalSlot226)(d))
+}
+
+func TestSlotsOfBusIDs(t *testing.T) {
+	gpu(t, "")
+	answers(t, 0, 0x53, 0, 0)(InternalSlot12("00000000:53:00.0"))
+	answers(t, 0, 0x53, 0, 0)(InternalSlot12("53:0.0"))
+	answers(t, 0xabcdef01, 0xff, 0x1f, 7)(InternalSlot12("ABCDEF01:FF:1f.7"))
+	refuses(t, abi.ERROR_INVALID_ARGUMENT)(InternalSlot12("0000:zz:00.0"))
+	answers(t, 0, 0x64, 0)(InternalSlot75(1))
+	refuses(t, abi.ERROR_INVALID_ARGUMENT)(InternalSlot75(8))
+}
+
+func TestSlot23(t *testing.T) {
+	const nic = "0000:41:00.0"
+	gpu(t, `extends: h100
+topology: {root_complexes: [
+	{id: "a", numa_node: 0, devices: ["0000:53:00.0", "0000:64:00.0", "`+nic+`"]},
+	{id: "b", numa_node: 0, devices: ["0000:75:00.0"]},
+	{id: "c", numa_node: 1, devices: ["0000:86:00.0"]}]}
+`)
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{
+		{"0000:53:00.0", "0000:64:00.0", 2},
+		{"00000000:53:00.0", "0000:75:00.0", 3},
+		{"0000:53:00.0", "0000:86:00.0", 4},
+		{"0000:53:00.0", "0000:97:00.0", 4}, // below no bridge that the profile knows
+		{nic, "0000:53:00.0", 2},
+		{"0000:75:00.0", nic, 3},
+		{"0000:11:00.0", "0000:53:00.0", 4},
+	} {
+		answers(t, c.want)(InternalSlot23(c.a, c.b))
+	}
+	refuses(t, abi.ERROR_INVALID_ARGUMENT)(InternalSlot23("0000:53:00.0", "eth0"))
+
+	gpu(t, like("topology: {default_level: multiple}"))
+	answers(t, 1)(InternalSlot23("0000:53:00.0", "0000:64:00.0"))
+}
+
+func TestSlotsOfProcesses(t *testing.T) {
+	d := gpu(t, like(crowded))
+	name := func(p abi.InternalProcess_t) string {
+		var s []byte
+		for _, c := range p.Name {
+			if c == 0 {
+				break
+			}
+			s = append(s, byte(c))
+		}
+		return string(s)
+	}
+	computing, ret := InternalSlot213(d)
+	require.Equal(t, abi.SUCCESS, ret)
+	require.Len(t, computing, 2)
+	assert.EqualValues(t, 10, computing[0].Pid)
+	assert.EqualValues(t, 100*mib, computing[0].UsedGpuMemory)
+	assert.EqualValues(t, 0xffffffff, computing[0].GpuInstanceId)
+	assert.Equal(t, "/usr/bin/python3", name(computing[0]))
+	assert.EqualValues(t, 12, computing[1].Pid)
+	assert.Equal(t, ^uint64(0), computing[1].UsedGpuMemory)
+	assert.Empty(t, name(computing[1]))
+	drawing, ret := InternalSlot215(d)
+	require.Equal(t, abi.SUCCESS, ret)
+	require.Len(t, drawing, 2)
+	assert.Equal(t, "/usr/bin/Xorg", name(drawing[0]))
+	answers(t, []abi.InternalProcess_t(nil))(InternalSlot214(d))
+}
