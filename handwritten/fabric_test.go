@@ -77,6 +77,8 @@ func TestNVLink(t *testing.T) {
 	answers(t, 0)(DeviceGetNvLinkErrorCounter(d, 0, abi.NVLINK_ERROR_DL_REPLAY))
 	var pci abi.PciInfo_t
 	require.Equal(t, abi.SUCCESS, DeviceGetNvLinkRemotePciInfo(d, 1, &pci))
+	assert.Equal(t, abi.ERROR_NOT_SUPPORTED, DeviceGetNvLinkRemotePciInfo(d, 18, &pci))
+	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, DeviceGetNvLinkRemotePciInfo(d, abi.NVLINK_MAX_LINKS, &pci))
 	assert.Equal(t, "00000000:02:00.0", string(pci.BusId[:16]))
 	assert.Zero(t, pci.PciDeviceId)
 

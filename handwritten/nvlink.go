@@ -46,10 +46,15 @@ var linkVersions = map[uint32]abi.NvlinkVersion_t{
 }
 
 // DeviceGetNvLinkRemotePciInfo is the address of a link's far end, and its device id where that is a GPU of this node.
+// Beyond the last link it answers NOT_SUPPORTED, up to the highest number that any GPU has: topo -m of nvidia-smi asks
+// for 18 links of an A100, which has 12, and gives up after INVALID_ARGUMENT.
 //
 //nvml:symbol nvmlDeviceGetNvLinkRemotePciInfo nvmlDeviceGetNvLinkRemotePciInfo_v2
 func DeviceGetNvLinkRemotePciInfo(d *engine.Device, number uint32, pci *abi.PciInfo_t) abi.Return {
 	link, ret := nvlink(d, number)
+	if ret == abi.ERROR_INVALID_ARGUMENT && number < abi.NVLINK_MAX_LINKS {
+		ret = abi.ERROR_NOT_SUPPORTED
+	}
 	if ret != abi.SUCCESS {
 		return ret
 	}

@@ -1,6 +1,7 @@
 package handwritten
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
@@ -50,8 +51,67 @@ func InternalSlot72(*engine.Device) (uint32, abi.Return) { return 1, abi.SUCCESS
 // InternalSlot108 is the power limit in force, in mW.
 func InternalSlot108(d *engine.Device) (uint32, abi.Return) { return DeviceGetEnforcedPowerLimit(d) }
 
+// InternalSlot138 is 0, no thermal violation, while software and hardware do not slow the clocks down for heat. Another
+// number would be printed as 0, so there is none: NOT_SUPPORTED.
+func InternalSlot138(d *engine.Device) (uint32, abi.Return) {
+	const heat = abi.ClocksEventReasonSwThermalSlowdown | abi.ClocksThrottleReasonHwThermalSlowdown
+	active, supported := clockEvents(d)
+	if supported&heat == 0 || active&heat != 0 {
+		return 0, abi.ERROR_NOT_SUPPORTED
+	}
+	return 0, abi.SUCCESS
+}
+
+// Where the loads of a process stand among the samples, which old programs take to be 328 bytes long and new ones 488.
+// Each reads a first sample that suits both; behind it, old ones must read their own samples and nothing of the new
+// ones', and the other way round. In samples 3 to 15 of the one kind and 7 to 19 of the other no load begins where one of
+// the other kind does. What a program then reads in between is a 0, or a 0 for a process whose number is a percentage,
+// as long as no two loads are 8 bytes apart, which the choice among these numbers makes sure of.
+const (
+	oldSample, newSample = 328, 488
+	sampleCount          = 20
+)
+
+var oldSamples, newSamples = [...]int{0, 7, 8, 9, 17, 18, 19}, [...]int{0, 3, 4, 5, 13, 14, 15}
+
+// InternalSlot145 is the loads of up to seven processes for each of SMs, memory, encoders and decoders.
+func InternalSlot145(d *engine.Device, _ uint64, count *abi.InternalCount_t, samples *abi.InternalSamples_t) (uint32, abi.Return) {
+	room := count.Value
+	*count, *samples = abi.InternalCount_t{}, abi.InternalSamples_t{}
+	if room*oldSample < uint32(len(samples.Bytes)) {
+		return 0, abi.ERROR_INSUFFICIENT_SIZE
+	}
+	var used [4]int
+	for i := range d.Processes {
+		p := &d.Processes[i]
+		for part, load := range [...]uint32{p.SMUtil.Value, p.MemUtil.Value, p.EncUtil.Value, p.DecUtil.Value} {
+			if n := used[part]; load > 0 && n < len(oldSamples) {
+				used[part]++
+				for _, at := range [...]int{oldSamples[n] * oldSample, newSamples[n] * newSample} {
+					at += 8 + 80*part
+					binary.NativeEndian.PutUint32(samples.Bytes[at:], load*sampleCount)
+					binary.NativeEndian.PutUint32(samples.Bytes[at+8:], p.PID)
+				}
+			}
+		}
+	}
+	if used != [4]int{} {
+		count.Value = sampleCount
+	}
+	return uint32(abi.VALUE_TYPE_UNSIGNED_INT), abi.SUCCESS
+}
+
 // InternalSlot207 is the GPU's place on the baseboard.
 func InternalSlot207(d *engine.Device) (uint32, abi.Return) { return DeviceGetModuleId(d) }
+
+// InternalSlot208 spreads a link's errors over its lanes.
+func InternalSlot208(d *engine.Device, link uint32, counter abi.NvLinkErrorCounter_t, lanes []uint64) abi.Return {
+	errors, ret := DeviceGetNvLinkErrorCounter(d, link, counter)
+	for i := range lanes {
+		lanes[i] = min((errors+uint64(i))/uint64(len(lanes)), 1<<31-1)
+	}
+	return ret
+}
 
 // InternalSlot211 is the version of the GPU System Processor's firmware.
 func InternalSlot211(d *engine.Device) (string, abi.Return) { return DeviceGetGspFirmwareVersion(d) }

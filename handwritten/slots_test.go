@@ -1,13 +1,18 @@
 package handwritten
 
 import (
+	"encoding/binary"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine/enginetest"
 )
 
 var slots = []getter{
@@ -108,4 +113,63 @@ func TestSlotsOfProcesses(t *testing.T) {
 	require.Len(t, drawing, 2)
 	assert.Equal(t, "/usr/bin/Xorg", name(drawing[0]))
 	answers(t, []abi.InternalProcess_t(nil))(InternalSlot214(d))
+}
+
+// TestSlot145: programs that take samples to be shorter than others do read the same loads.
+func TestSlot145(t *testing.T) {
+	load := func(i, part int) uint32 { return uint32(10*i + part + 1) }
+	var profile strings.Builder
+	profile.WriteString("devices: [{processes: [")
+	for i := range 9 {
+		// pids that are loads at the same time, so that one taken for the other would count
+		fmt.Fprintf(&profile, "{pid: %d, sm_util: %d, mem_util: %d, enc_util: %d, dec_util: %d},",
+			20*load(i, 0), load(i, 0), load(i, 1), load(i, 2), load(i, 3))
+	}
+	profile.WriteString("{pid: 7}]}]\n")
+	d := gpu(t, profile.String())
+	count := abi.InternalCount_t{Value: 100}
+	var samples abi.InternalSamples_t
+	_, ret := InternalSlot145(d, 0, &count, &samples)
+	require.Equal(t, abi.SUCCESS, ret)
+
+	for _, program := range []struct{ size, parts int }{{328, 4}, {488, 6}} {
+		sums := map[[2]int]uint32{} // part and pid
+		for i := range int(count.Value) {
+			for part := range program.parts {
+				at := i*program.size + 8 + 80*part
+				value, pid := binary.NativeEndian.Uint32(samples.Bytes[at:]), binary.NativeEndian.Uint32(samples.Bytes[at+8:])
+				if value > 0 && pid > 0 {
+					sums[[2]int{part, int(pid)}] += value
+				}
+			}
+		}
+		want := map[[2]int]uint32{}
+		for i := range len(oldSamples) {
+			for part := range 4 {
+				want[[2]int{part, int(20 * load(i, 0))}] = load(i, part) * count.Value
+			}
+		}
+		assert.Equal(t, want, sums, "%d bytes a sample", program.size)
+	}
+
+	idle := abi.InternalCount_t{Value: 100}
+	_, ret = InternalSlot145(gpu(t, ""), 0, &idle, &samples)
+	assert.Equal(t, abi.SUCCESS, ret)
+	assert.Zero(t, idle.Value)
+	refuses(t, abi.ERROR_INSUFFICIENT_SIZE)(InternalSlot145(d, 0, &abi.InternalCount_t{Value: 29}, &samples))
+}
+
+func TestSlot138(t *testing.T) {
+	answers(t, 0)(InternalSlot138(gpu(t, "")))
+	refuses(t, abi.ERROR_NOT_SUPPORTED)(InternalSlot138(gpu(t, like("clocks_throttle_reasons: {hw_thermal_slowdown: true}"))))
+	refuses(t, abi.ERROR_NOT_SUPPORTED)(InternalSlot138(gpu(t, bare)))
+}
+
+func TestSlot208(t *testing.T) {
+	enginetest.At(t, time.Date(2026, 1, 1, 0, 0, 7, 0, time.UTC))
+	d := gpu(t, "extends: h100\nnvlink: {defaults: {error_rate: 1}}\n")
+	lanes := make([]uint64, 4)
+	assert.Equal(t, abi.SUCCESS, InternalSlot208(d, 0, abi.NVLINK_ERROR_DL_ECC_DATA, lanes))
+	assert.Equal(t, []uint64{1, 2, 2, 2}, lanes)
+	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, InternalSlot208(d, 18, abi.NVLINK_ERROR_DL_ECC_DATA, lanes))
 }

@@ -2000,6 +2000,16 @@ type EccBankRemapperStatus_v1_t struct {
 	Histogram          EccBankRemapperHistogram_v1_t
 }
 
+// InternalCount_t is nvmlInternalCount_t.
+type InternalCount_t struct {
+	Value uint32
+}
+
+// InternalSamples_t is nvmlInternalSamples_t.
+type InternalSamples_t struct {
+	Bytes [9760]uint8
+}
+
 // InternalProcess_t is nvmlInternalProcess_t.
 type InternalProcess_t struct {
 	Pid               uint32

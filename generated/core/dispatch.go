@@ -175,31 +175,34 @@ var calls = [abi.SymbolCount]func(unsafe.Pointer) abi.Return{
 	359: callInit_v2,
 	361: callInternalSlot108,
 	362: callInternalSlot12,
-	363: callInternalSlot207,
-	364: callInternalSlot211,
-	365: callInternalSlot213,
-	366: callInternalSlot214,
-	367: callInternalSlot215,
-	368: callInternalSlot226,
-	369: callInternalSlot23,
-	370: callInternalSlot230,
-	371: callInternalSlot231,
-	373: callInternalSlot240,
-	374: callInternalSlot242,
-	375: callInternalSlot243,
-	376: callInternalSlot249,
-	377: callInternalSlot72,
-	378: callInternalSlot75,
-	380: callShutdown,
-	389: callSystemGetConfComputeState,
-	390: callSystemGetCudaDriverVersion,
-	391: callSystemGetCudaDriverVersion_v2,
-	393: callSystemGetDriverVersion,
-	394: callSystemGetHicVersion,
-	395: callSystemGetNVMLVersion,
-	397: callSystemGetProcessName,
-	398: callSystemGetTopologyGpuSet,
-	403: callUnitGetCount,
+	363: callInternalSlot138,
+	364: callInternalSlot145,
+	365: callInternalSlot207,
+	366: callInternalSlot208,
+	367: callInternalSlot211,
+	368: callInternalSlot213,
+	369: callInternalSlot214,
+	370: callInternalSlot215,
+	371: callInternalSlot226,
+	372: callInternalSlot23,
+	373: callInternalSlot230,
+	374: callInternalSlot231,
+	376: callInternalSlot240,
+	377: callInternalSlot242,
+	378: callInternalSlot243,
+	379: callInternalSlot249,
+	380: callInternalSlot72,
+	381: callInternalSlot75,
+	383: callShutdown,
+	392: callSystemGetConfComputeState,
+	393: callSystemGetCudaDriverVersion,
+	394: callSystemGetCudaDriverVersion_v2,
+	396: callSystemGetDriverVersion,
+	397: callSystemGetHicVersion,
+	398: callSystemGetNVMLVersion,
+	400: callSystemGetProcessName,
+	401: callSystemGetTopologyGpuSet,
+	406: callUnitGetCount,
 }
 
 func callDeviceGetAccountingBufferSize(a unsafe.Pointer) abi.Return {
@@ -3290,6 +3293,54 @@ func callInternalSlot12(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callInternalSlot138(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot138(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callInternalSlot145(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v3 abi.InternalCount_t
+	get(unsafe.Pointer(&v3), p3, 4)
+	p4 := pointer(a, 4)
+	if p4 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v4 abi.InternalSamples_t
+	get(unsafe.Pointer(&v4), p4, 9760)
+	r2, ret := handwritten.InternalSlot145(v0, word[uint64](a, 1), &v3, &v4)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	put(p3, unsafe.Pointer(&v3), 4)
+	put(p4, unsafe.Pointer(&v4), 9760)
+	return abi.SUCCESS
+}
+
 func callInternalSlot207(a unsafe.Pointer) abi.Return {
 	v0 := handle[engine.Device](a, 0)
 	if v0 == nil {
@@ -3304,6 +3355,29 @@ func callInternalSlot207(a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callInternalSlot208(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p4 := pointer(a, 4)
+	if p4 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	v4, ok := getArray[uint64](p4, int(word[uint32](a, 3)), 8)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	ret := handwritten.InternalSlot208(v0, word[uint32](a, 1), word[abi.NvLinkErrorCounter_t](a, 2), v4)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putArray(p4, v4, 8); ret != abi.SUCCESS {
+		return ret
+	}
 	return abi.SUCCESS
 }
 

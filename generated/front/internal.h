@@ -36,8 +36,32 @@ nvmlReturn_t nvmlInternalSlot72(nvmlDevice_t device, unsigned int *supported);
 
 /* the power limit in force, in mW: enforced.power.limit of --query-gpu */
 nvmlReturn_t nvmlInternalSlot108(nvmlDevice_t device, unsigned int *limit);
+/* dmon -s v: tviol, printed as 0 whatever is written, and as a dash after an error */
+nvmlReturn_t nvmlInternalSlot138(nvmlDevice_t device, unsigned int *violation);
+
+typedef struct {
+    unsigned int value;
+} nvmlInternalCount_t;
+
+/* Samples as pmon takes them: 8 bytes of time, then for SMs, memory, encoders and decoders, on
+ * 550 for JPEG and OFA too, 80 bytes each with a load in percent (4 bytes) and, 8 bytes on, the
+ * pid that it belongs to. A sample is thus 328 bytes long, on 550 488, and nothing in the call
+ * tells the two apart. pmon has room for 100, adds a pid's loads up and divides by the number
+ * of samples. 418 crashes after an error. The struct is what 20 samples of 550 take up, which
+ * is less than the room that 470 has. */
+typedef struct {
+    unsigned char bytes[9760];
+} nvmlInternalSamples_t;
+
+nvmlReturn_t nvmlInternalSlot145(nvmlDevice_t device, unsigned long long lastSeen, unsigned int *type,
+                                 nvmlInternalCount_t *count, nvmlInternalSamples_t *samples);
+
 /* 470: module id */
 nvmlReturn_t nvmlInternalSlot207(nvmlDevice_t device, unsigned int *moduleId);
+/* nvlink -ec, 470 also -e: corrected errors of each of a link's lanes, bit 31 for an overflow;
+ * counter and lanes were always 4 */
+nvmlReturn_t nvmlInternalSlot208(nvmlDevice_t device, unsigned int link, nvmlNvLinkErrorCounter_t counter, unsigned int lanes,
+                                 unsigned long long *counts);
 /* 470: version of the GSP firmware; no length is passed */
 nvmlReturn_t nvmlInternalSlot211(nvmlDevice_t device, char *version);
 

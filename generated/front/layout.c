@@ -1089,6 +1089,10 @@ _Static_assert(offsetof(nvmlEccBankRemapperStatus_v1_t, activeRemappings) == 0, 
 _Static_assert(offsetof(nvmlEccBankRemapperStatus_v1_t, inactiveRemappings) == 4, "offsetof(nvmlEccBankRemapperStatus_v1_t, inactiveRemappings)");
 _Static_assert(offsetof(nvmlEccBankRemapperStatus_v1_t, bPending) == 8, "offsetof(nvmlEccBankRemapperStatus_v1_t, bPending)");
 _Static_assert(offsetof(nvmlEccBankRemapperStatus_v1_t, histogram) == 12, "offsetof(nvmlEccBankRemapperStatus_v1_t, histogram)");
+_Static_assert(sizeof(nvmlInternalCount_t) == 4, "sizeof(nvmlInternalCount_t)");
+_Static_assert(offsetof(nvmlInternalCount_t, value) == 0, "offsetof(nvmlInternalCount_t, value)");
+_Static_assert(sizeof(nvmlInternalSamples_t) == 9760, "sizeof(nvmlInternalSamples_t)");
+_Static_assert(offsetof(nvmlInternalSamples_t, bytes) == 0, "offsetof(nvmlInternalSamples_t, bytes)");
 _Static_assert(sizeof(nvmlInternalProcess_t) == 4128, "sizeof(nvmlInternalProcess_t)");
 _Static_assert(offsetof(nvmlInternalProcess_t, pid) == 0, "offsetof(nvmlInternalProcess_t, pid)");
 _Static_assert(offsetof(nvmlInternalProcess_t, reserved0) == 4, "offsetof(nvmlInternalProcess_t, reserved0)");
