@@ -11,11 +11,15 @@ import (
 // DeviceGetFieldValues answers many values at once, each with its own return code: INVALID_ARGUMENT for a number that is
 // no field, NOT_SUPPORTED for a field that the profile does not answer. Times are in µs since 1970.
 func DeviceGetFieldValues(d *engine.Device, values []abi.FieldValue_t) abi.Return {
-	start, known := engine.Clock(), fields()
+	return fieldValues(d, values, fields()[:])
+}
+
+func fieldValues(d *engine.Device, values []abi.FieldValue_t, known []field) abi.Return {
+	start := engine.Clock()
 	for i := range values {
 		v := &values[i]
 		v.NvmlReturn = abi.ERROR_INVALID_ARGUMENT
-		if v.FieldId > 0 && v.FieldId < abi.FI_MAX {
+		if v.FieldId > 0 && uint64(v.FieldId) < uint64(len(known)) {
 			v.NvmlReturn = abi.ERROR_NOT_SUPPORTED
 			if get := known[v.FieldId]; get != nil {
 				v.ValueType, v.Value[0], v.NvmlReturn = get(d, v.ScopeId)

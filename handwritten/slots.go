@@ -101,14 +101,35 @@ func InternalSlot145(d *engine.Device, _ uint64, count *abi.InternalCount_t, sam
 	return uint32(abi.VALUE_TYPE_UNSIGNED_INT), abi.SUCCESS
 }
 
+// internalFields are the fields that nvidia-smi alone knows, by number.
+var internalFields = []field{2: number(lanes)}
+
+// lanes is the number of a link's pairs of wires in each direction, which NVIDIA's papers on the architectures from Volta
+// to Blackwell give for each generation.
+func lanes(d dev, number uint32) (uint32, abi.Return) {
+	if _, ret := nvlink(d, number); ret != abi.SUCCESS {
+		return 0, ret
+	}
+	return nonzero(map[uint32]uint32{1: 8, 2: 8, 3: 4, 4: 2, 5: 2}[d.Node().Board.NVLink.Version.Value])
+}
+
+// InternalSlot165 is DeviceGetFieldValues for fields that nvidia-smi alone knows.
+func InternalSlot165(d *engine.Device, values []abi.FieldValue_t) abi.Return {
+	return fieldValues(d, values, internalFields)
+}
+
 // InternalSlot207 is the GPU's place on the baseboard.
 func InternalSlot207(d *engine.Device) (uint32, abi.Return) { return DeviceGetModuleId(d) }
 
 // InternalSlot208 spreads a link's errors over its lanes.
-func InternalSlot208(d *engine.Device, link uint32, counter abi.NvLinkErrorCounter_t, lanes []uint64) abi.Return {
+func InternalSlot208(d *engine.Device, link uint32, counter abi.NvLinkErrorCounter_t, counts []uint64) abi.Return {
 	errors, ret := DeviceGetNvLinkErrorCounter(d, link, counter)
-	for i := range lanes {
-		lanes[i] = min((errors+uint64(i))/uint64(len(lanes)), 1<<31-1)
+	if n, known := lanes(d, link); known == abi.SUCCESS {
+		clear(counts)
+		counts = counts[:min(len(counts), int(n))]
+	}
+	for i := range counts {
+		counts[i] = min((errors+uint64(i))/uint64(len(counts)), 1<<31-1)
 	}
 	return ret
 }

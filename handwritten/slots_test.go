@@ -167,9 +167,21 @@ func TestSlot138(t *testing.T) {
 
 func TestSlot208(t *testing.T) {
 	enginetest.At(t, time.Date(2026, 1, 1, 0, 0, 7, 0, time.UTC))
-	d := gpu(t, "extends: h100\nnvlink: {defaults: {error_rate: 1}}\n")
-	lanes := make([]uint64, 4)
-	assert.Equal(t, abi.SUCCESS, InternalSlot208(d, 0, abi.NVLINK_ERROR_DL_ECC_DATA, lanes))
-	assert.Equal(t, []uint64{1, 2, 2, 2}, lanes)
-	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, InternalSlot208(d, 18, abi.NVLINK_ERROR_DL_ECC_DATA, lanes))
+	for board, want := range map[string][]uint64{"h100": {3, 4, 0, 0}, "a100-sxm4-40gb": {1, 2, 2, 2}} {
+		d := gpu(t, "extends: "+board+"\nnvlink: {defaults: {error_rate: 1}}\n")
+		counts := make([]uint64, 4)
+		assert.Equal(t, abi.SUCCESS, InternalSlot208(d, 0, abi.NVLINK_ERROR_DL_ECC_DATA, counts))
+		assert.Equal(t, want, counts)
+		assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, InternalSlot208(d, 18, abi.NVLINK_ERROR_DL_ECC_DATA, counts))
+	}
+}
+
+func TestSlot165(t *testing.T) {
+	values := []abi.FieldValue_t{{FieldId: 2, ScopeId: 17}, {FieldId: 2, ScopeId: 18}, {FieldId: 1}, {FieldId: 3}}
+	assert.Equal(t, abi.SUCCESS, InternalSlot165(gpu(t, ""), values))
+	assert.Equal(t, abi.SUCCESS, values[0].NvmlReturn)
+	assert.EqualValues(t, 2, values[0].Value[0])
+	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, values[1].NvmlReturn)
+	assert.Equal(t, abi.ERROR_NOT_SUPPORTED, values[2].NvmlReturn)
+	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, values[3].NvmlReturn)
 }

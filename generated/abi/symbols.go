@@ -8,7 +8,7 @@ import (
 )
 
 // ModelHash identifies the numbering below; front and core exchange it.
-const ModelHash uint64 = 0xcbb99e9f6d09e10c
+const ModelHash uint64 = 0x18da748428f0cff1
 
 // Version is a version of nvml.h and the driver branch that introduced it.
 type Version struct {
@@ -47,7 +47,7 @@ type Symbol struct {
 }
 
 // SymbolCount is the number of symbols of all versions.
-const SymbolCount = 457
+const SymbolCount = 458
 
 /*
 Symbols lists every function of every version by its number at the call gate. It is read from
@@ -429,6 +429,7 @@ nvmlInternalSlot108 1 implemented
 nvmlInternalSlot12 1 implemented
 nvmlInternalSlot138 1 implemented
 nvmlInternalSlot145 1 implemented
+nvmlInternalSlot165 1 implemented
 nvmlInternalSlot207 1 implemented
 nvmlInternalSlot208 1 implemented
 nvmlInternalSlot211 1 implemented

@@ -177,32 +177,33 @@ var calls = [abi.SymbolCount]func(unsafe.Pointer) abi.Return{
 	362: callInternalSlot12,
 	363: callInternalSlot138,
 	364: callInternalSlot145,
-	365: callInternalSlot207,
-	366: callInternalSlot208,
-	367: callInternalSlot211,
-	368: callInternalSlot213,
-	369: callInternalSlot214,
-	370: callInternalSlot215,
-	371: callInternalSlot226,
-	372: callInternalSlot23,
-	373: callInternalSlot230,
-	374: callInternalSlot231,
-	376: callInternalSlot240,
-	377: callInternalSlot242,
-	378: callInternalSlot243,
-	379: callInternalSlot249,
-	380: callInternalSlot72,
-	381: callInternalSlot75,
-	383: callShutdown,
-	392: callSystemGetConfComputeState,
-	393: callSystemGetCudaDriverVersion,
-	394: callSystemGetCudaDriverVersion_v2,
-	396: callSystemGetDriverVersion,
-	397: callSystemGetHicVersion,
-	398: callSystemGetNVMLVersion,
-	400: callSystemGetProcessName,
-	401: callSystemGetTopologyGpuSet,
-	406: callUnitGetCount,
+	365: callInternalSlot165,
+	366: callInternalSlot207,
+	367: callInternalSlot208,
+	368: callInternalSlot211,
+	369: callInternalSlot213,
+	370: callInternalSlot214,
+	371: callInternalSlot215,
+	372: callInternalSlot226,
+	373: callInternalSlot23,
+	374: callInternalSlot230,
+	375: callInternalSlot231,
+	377: callInternalSlot240,
+	378: callInternalSlot242,
+	379: callInternalSlot243,
+	380: callInternalSlot249,
+	381: callInternalSlot72,
+	382: callInternalSlot75,
+	384: callShutdown,
+	393: callSystemGetConfComputeState,
+	394: callSystemGetCudaDriverVersion,
+	395: callSystemGetCudaDriverVersion_v2,
+	397: callSystemGetDriverVersion,
+	398: callSystemGetHicVersion,
+	399: callSystemGetNVMLVersion,
+	401: callSystemGetProcessName,
+	402: callSystemGetTopologyGpuSet,
+	407: callUnitGetCount,
 }
 
 func callDeviceGetAccountingBufferSize(a unsafe.Pointer) abi.Return {
@@ -944,6 +945,9 @@ func callDeviceGetDriverModel(a unsafe.Pointer) abi.Return {
 	}
 	p1 := pointer(a, 1)
 	p2 := pointer(a, 2)
+	if p1 == nil && p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
 	r1, r2, ret := handwritten.DeviceGetDriverModel(v0)
 	if ret != abi.SUCCESS {
 		return ret
@@ -964,6 +968,9 @@ func callDeviceGetDriverModel_v2(a unsafe.Pointer) abi.Return {
 	}
 	p1 := pointer(a, 1)
 	p2 := pointer(a, 2)
+	if p1 == nil && p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
 	r1, r2, ret := handwritten.DeviceGetDriverModel(v0)
 	if ret != abi.SUCCESS {
 		return ret
@@ -1271,6 +1278,9 @@ func callDeviceGetGpuOperationMode(a unsafe.Pointer) abi.Return {
 	}
 	p1 := pointer(a, 1)
 	p2 := pointer(a, 2)
+	if p1 == nil && p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
 	r1, r2, ret := handwritten.DeviceGetGpuOperationMode(v0)
 	if ret != abi.SUCCESS {
 		return ret
@@ -3338,6 +3348,29 @@ func callInternalSlot145(a unsafe.Pointer) abi.Return {
 	*(*uint32)(p2) = r2
 	put(p3, unsafe.Pointer(&v3), 4)
 	put(p4, unsafe.Pointer(&v4), 9760)
+	return abi.SUCCESS
+}
+
+func callInternalSlot165(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	v2, ok := getArray[abi.FieldValue_t](p2, int(word[int32](a, 1)), 40)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	ret := handwritten.InternalSlot165(v0, v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = putArray(p2, v2, 40); ret != abi.SUCCESS {
+		return ret
+	}
 	return abi.SUCCESS
 }
 

@@ -15,12 +15,13 @@ nvmlReturn_t nvmlGetBlacklistDeviceCount(unsigned int *deviceCount);
 nvmlReturn_t nvmlGetBlacklistDeviceInfoByIndex(unsigned int index, nvmlExcludedDeviceInfo_t *info);
 #endif
 
+#pragma GCC visibility push(hidden)
+
 /* Entries of that table, named by their number. Their arguments and their meaning were seen
  * from what nvidia-smi 470, 535 and 550 print after each answer; every other entry answers
  * NOT_SUPPORTED. Seen in use and left so: 26, called for each line that is printed; 81, a
- * handle by index, for which the public function steps in; 165, relaxed ordering, which no
- * captured board has; 209, a voltage in µV, which none tells; 232, the memory clock after
- * the next load of the driver, in kHz, which none has set. */
+ * handle by index, for which the public function steps in; 209, a voltage in µV, and 232, a
+ * deferred memory clock, both of which read N/A on every captured board. */
 
 /* what a bus id consists of: [domain:]bus:device.function */
 nvmlReturn_t nvmlInternalSlot12(const char *busId, unsigned int *domain, unsigned int *bus, unsigned int *device,
@@ -55,6 +56,10 @@ typedef struct {
 
 nvmlReturn_t nvmlInternalSlot145(nvmlDevice_t device, unsigned long long lastSeen, unsigned int *type,
                                  nvmlInternalCount_t *count, nvmlInternalSamples_t *samples);
+
+/* nvmlDeviceGetFieldValues for fields of its own: 1 relaxed ordering, which reads N/A on every
+ * captured board; 2 the number of a link's lanes, the link being the scope */
+nvmlReturn_t nvmlInternalSlot165(nvmlDevice_t device, int valuesCount, nvmlFieldValue_t *values);
 
 /* 470: module id */
 nvmlReturn_t nvmlInternalSlot207(nvmlDevice_t device, unsigned int *moduleId);
@@ -101,5 +106,7 @@ nvmlReturn_t nvmlInternalSlot242(nvmlDevice_t device, unsigned int *mode);
 /* sparse operation mode, 535 and 550 */
 nvmlReturn_t nvmlInternalSlot243(nvmlDevice_t device, unsigned int *mode);
 nvmlReturn_t nvmlInternalSlot249(nvmlDevice_t device, unsigned int *mode);
+
+#pragma GCC visibility pop
 
 #endif

@@ -41,7 +41,7 @@ func (r *Rule) accepts(h *model.Header) []Accept {
 const (
 	grew      = "the struct grew under the same name; callers of the oldest header have the smaller one"
 	fillArray = "an array whose length the caller passes by value"
-	bothNull  = "documented: only both NULL are an error"
+	bothNull  = "documented: one of the two may be NULL"
 	smiNull   = "nvidia-smi --query-gpu asks for one of the two"
 )
 
@@ -91,6 +91,7 @@ var rules = map[string][]Rule{
 	"nvmlGpmMetricsGet":         {{Param: "metricsGet", Versions: []uint32{1}, Counted: "numMetrics", Why: "grew with its version still 1; numMetrics says how many elements the caller has"}},
 	"nvmlGpmQueryDeviceSupport": {{Param: "gpmSupport", Versions: []uint32{1}, Why: "its version is a plain 1"}},
 	"nvmlSystemGetProcessName":  {{Param: "name", Crop: true, Why: "documented: the name is cropped to the buffer"}},
+	"nvmlInternalSlot165":       {{Param: "valuesCount", Role: Slice, Why: fillArray + "; each element has its own return code"}},
 	"nvmlInternalSlot208":       {{Param: "lanes", Role: Slice, Why: fillArray}},
 	"nvmlInternalSlot211":       {{Param: "version", Role: FixedText, Bytes: 0x40, Why: "as nvmlDeviceGetGspFirmwareVersion; no length is passed"}},
 	"nvmlErrorString":           {{Param: "result", Role: Raw, Why: "returns text, works before nvmlInit: the front answers it"}},
