@@ -3,11 +3,15 @@ package tests
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/nvmlfab/nvmlfab/profiles"
@@ -15,210 +19,270 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A check is one call through NVIDIA's Go bindings and what the board says that it answers. Values are compared as text,
-// since the bindings and the profiles hold the same number in integers of different kinds.
-type check struct {
-	symbol string
-	got    []any
-	ret    nvml.Return
-	want   []any // nil: the board does not say, so NOT_SUPPORTED
+// everything is a board that has what the shipped ones lack, so that every getter once has something to say. Its driver is
+// the newest header's, its GPUs are at every distance from one another, and equal numbers are rare.
+const everything = `
+extends: gb200
+system: {driver_version: 615.36.04}
+device_defaults:
+  multi_gpu_board: true
+  inforom: {pwr_object: "3.0"}
+  memory: {used_bytes: 4294967296, encryption_current: disabled, encryption_pending: enabled}
+  pcie: {replay_counter: 11, replay_rollover_counter: 12, tx_throughput_kbps: 13, rx_throughput_kbps: 14,
+    atomic_caps_outbound: 0x15}
+  power: {management_mode: disabled, requested_limit_mw: 900000, enforced_limit_mw: 800000, total_energy_consumption_mj: 16,
+    smoothing: enabled}
+  memory_power: {current_draw_mw: 17}
+  thermal: {shutdown_threshold_c: 101, slowdown_threshold_c: 102, max_operating_c: 103, memory_max_operating_c: 104,
+    target_temperature_c: 75, target_temperature_min_c: 65, target_temperature_max_c: 85}
+  fan: {count: 2, speed_percent: 30, target_speed_percent: 35}
+  clocks: {graphics_app: 1000, graphics_app_default: 1100, graphics_customer_boost_max: 1200, auto_boost: enabled,
+    auto_boost_default: disabled}
+  clocks_throttle_reasons: {gpu_idle: false, sw_power_cap: true, display_clocks_setting: true,
+    counters: {sync_boost_us: 21, sw_thermal_slowdown_us: 22, hw_thermal_slowdown_us: 23, hw_power_brake_slowdown_us: 24}}
+  performance_state: P3
+  utilization: {gpu: 55, memory: 30, encoder: 5, decoder: 6, jpeg: 7, ofa: 8}
+  encoder_stats: {session_count: 0, average_fps: 31, average_latency_us: 32}
+  fbc_stats: {session_count: 0, average_fps: 33, average_latency_us: 34}
+  processes:
+    - {pid: 4001, type: C, name: /usr/bin/train, used_memory_mib: 1024, sm_util: 40, mem_util: 20, enc_util: 1, dec_util: 2}
+    - {pid: 4002, type: G, name: /usr/bin/draw, used_memory_mib: 512}
+    - {pid: 4003, type: C+G}
+  accounting: {mode: enabled, buffer_size: 41}
+  ecc:
+    default_mode: disabled
+    errors:
+      volatile:
+        single_bit: {device_memory: 1, l1_cache: 2, l2_cache: 3, register_file: 4, texture_memory: 5}
+        double_bit: {device_memory: 6, l2_cache: 7}
+      aggregate:
+        single_bit: {device_memory: 8, register_file: 9}
+        double_bit: {device_memory: 10, texture_memory: 11}
+    sram:
+      volatile: {correctable: 12, uncorrectable_parity: 13, uncorrectable_secded: 14}
+      aggregate: {correctable: 15, uncorrectable_parity: 16, uncorrectable_secded: 17}
+      uncorrectable_sources: {l2: 18, sm: 19, microcontroller: 20, pcie: 21, other: 22}
+      threshold_exceeded: true
+    channel_repair_pending: true
+    unrepairable_memory: true
+  retired_pages:
+    single_bit_retirement: {count: 2, addresses: [0x1000, 0x2000]}
+    double_bit_retirement: {count: 1, addresses: [0x3000]}
+    pending_retirement: true
+  remapped_rows: {correctable: 1, uncorrectable: 2, correctable_inactive: 3, uncorrectable_inactive: 4, pending: true,
+    failure_occurred: true, availability_histogram: {max: 5, high: 6, partial: 7, low: 8, none: 9}}
+  display: {mode: enabled, active: enabled}
+  gpu_operation_mode: {current: compute, pending: low_dp}
+  driver_model: {current: wddm, pending: mcdm}
+  virtualization: {mode: host_vgpu, host_vgpu_mode: sriov}
+  egm: enabled
+  fabric: {health_summary: limited_capacity, health: {degraded_bandwidth: true, incorrect_configuration: no_partition}}
+nvlink:
+  defaults: {counter_seed: 51}
+  links: [{link: 0, remote_index: 1}, {link: 1, state: inactive}]
+topology:
+  root_complexes:
+    - {numa_node: 0, cpu_affinity: "0-3,70", devices: ["0000:29:00.0", "0000:3f:00.0"]}
+    - {numa_node: 0, cpu_affinity: "4-7", devices: ["0000:9c:00.0"]}
+    - {numa_node: 1, cpu_affinity: "64-67", devices: ["0000:b2:00.0"]}
+`
+
+// mute are functions that answer nothing but an error on every board, each with the reason.
+var mute = map[string]string{
+	"nvmlGetExcludedDeviceInfoByIndex":    "no GPU is excluded",
+	"nvmlGetBlacklistDeviceInfoByIndex":   "no GPU is excluded",
+	"nvmlDeviceGetMigDeviceHandleByIndex": "there are no MIG devices",
 }
 
-// one and two hold a call's results and what is wanted beside each other.
-func one[T any](symbol string, got func() (T, nvml.Return), want any) check {
-	a, ret := got()
-	return check{symbol, []any{a}, ret, values(want)}
-}
-
-func two[T, U any](symbol string, got func() (T, U, nvml.Return), want ...any) check {
-	a, b, ret := got()
-	return check{symbol, []any{a, b}, ret, values(want...)}
-}
-
-// with1 binds the argument of a getter that takes one.
-func with1[A, T any](get func(A) (T, nvml.Return), a A) func() (T, nvml.Return) {
-	return func() (T, nvml.Return) { return get(a) }
-}
-
-// values makes the whole answer absent when one value of it is.
-func values(want ...any) []any {
-	if slices.Contains(want, nil) {
-		return nil
+// TestGoNVML loads the library into this process, a Go runtime beside the core's, as the device plugin and its like do, and
+// compares with each board what every function that is no stub answers.
+func TestGoNVML(t *testing.T) {
+	program, functions, seen := compile(t, "call"), implemented(t), map[string]bool{}
+	for _, name := range profiles.Names() {
+		t.Run(name, func(t *testing.T) {
+			b, err := profiles.Shipped(name)
+			require.NoError(t, err)
+			show(t, b, program, seen, "NVMLFAB_PROFILE", name)
+		})
 	}
-	return want
+	t.Run("everything", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "everything.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(everything), 0o644))
+		b, err := profiles.Load(path)
+		require.NoError(t, err)
+		show(t, b, program, seen, "MOCK_NVML_CONFIG", path)
+		badArguments(t, newCaller(t, program, "MOCK_NVML_CONFIG="+path), functions)
+	})
+	t.Run("all functions", func(t *testing.T) {
+		for _, symbol := range functions {
+			switch value, checked := seen[symbol]; {
+			case !checked:
+				t.Errorf("%s is implemented and has no check here", symbol)
+			case !value && mute[symbol] == "":
+				t.Errorf("%s is implemented and answers no board with a value", symbol)
+			}
+		}
+	})
 }
 
-// given is the value of an Opt, or nil.
-func given[T any](o profiles.Opt[T]) any {
-	if !o.Valid {
-		return nil
+// show checks a board, which a variable of the environment chooses.
+func show(t *testing.T, b *profiles.Board, program string, seen map[string]bool, variable, value string) {
+	t.Setenv("NVMLFAB_STATE_DIR", t.TempDir())
+	t.Setenv(variable, value)
+	c := &checker{T: t, board: b, known: known(t, b), seen: seen}
+	c.lib = nvml.New(nvml.WithLibraryPath(filepath.Join(library, "libnvidia-ml.so.1")))
+	require.Equal(t, nvml.SUCCESS, c.lib.Init())
+	defer func() { c.says("nvmlShutdown", nvml.SUCCESS)(c.lib.Shutdown()) }()
+	c.says("nvmlInitWithFlags", nvml.SUCCESS)(c.lib.InitWithFlags(nvml.INIT_FLAG_NO_ATTACH))
+	c.says("nvmlShutdown", nvml.SUCCESS)(c.lib.Shutdown())
+
+	for i := range b.Devices {
+		dev, ret := c.lib.DeviceGetHandleByIndex(i)
+		c.says("nvmlDeviceGetHandleByIndex_v2", nvml.SUCCESS)(dev, ret)
+		c.handles = append(c.handles, dev)
 	}
-	return o.Value
+	_, ret := c.lib.DeviceGetHandleByIndex(len(b.Devices))
+	require.Equal(t, nvml.ERROR_INVALID_ARGUMENT, ret)
+
+	names := newCaller(t, program, variable+"="+value)
+	c.says("nvmlInit", nvml.SUCCESS)(names.call("nvmlInit"))
+	c.says("nvmlInit_v2", nvml.SUCCESS)(names.call("nvmlInit_v2"))
+	c.system()
+	c.systemByName(names)
+	for i, dev := range c.handles {
+		t.Run(fmt.Sprint("device ", i), func(t *testing.T) {
+			c := *c
+			c.T = t
+			names := &caller{t, names.in, names.out}
+			for _, check := range []func(nvml.Device, *profiles.Device){
+				c.lookup, c.identity, c.pci, c.memory, c.modes, c.health, c.errors, c.power, c.thermal, c.clocks,
+				c.utilization, c.processes, c.accounting, c.topology, c.links, c.fabric, c.fields,
+			} {
+				check(dev, &b.Devices[i])
+			}
+			c.byName(names, &b.Devices[i])
+		})
+	}
 }
 
-// state is an Opt of a mode as NVML counts it.
-func state(o profiles.Opt[profiles.Enabled]) any {
-	if !o.Valid {
-		return nil
+// A checker compares what the library answers with a board, and remembers the functions that it has seen.
+type checker struct {
+	*testing.T
+	lib     nvml.Interface
+	board   *profiles.Board
+	handles []nvml.Device
+	known   map[string]bool // what the board's driver has
+	seen    map[string]bool // the functions with a check, true when one of them was no error
+	detail  string          // what messages add to a function's name
+}
+
+// of is a checker whose messages say what the function is asked about.
+func (c *checker) of(detail ...any) *checker {
+	about := *c
+	about.detail = " of " + fmt.Sprint(detail...)
+	return &about
+}
+
+// says checks a call: c.says(SYMBOL, what the board says...)(what the library answers..., return code). An absent value is
+// nil and makes the answer NOT_SUPPORTED; a return code stands alone; a function younger than the driver is not found.
+// Values are compared as text, since the bindings and the profiles hold the same number in integers of different kinds.
+func (c *checker) says(symbol string, want ...any) func(answer ...any) {
+	return func(answer ...any) {
+		c.Helper()
+		got, ret := answer[:len(answer)-1], answer[len(answer)-1]
+		code, alone := want[0].(nvml.Return)
+		switch {
+		case !c.known[symbol]:
+			code, alone = nvml.ERROR_FUNCTION_NOT_FOUND, true
+		case slices.Contains(want, nil):
+			code, alone = nvml.ERROR_NOT_SUPPORTED, true
+		}
+		c.seen[symbol] = c.seen[symbol] || code == nvml.SUCCESS
+		what := symbol + c.detail
+		if assert.Equal(c, code, ret, "return code of %s", what) && !alone {
+			assert.Equal(c, fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got), what)
+		}
 	}
-	if o.Value {
-		return nvml.FEATURE_ENABLED
+}
+
+// now checks a time in µs since 1970.
+func (c *checker) now(symbol string, us uint64) {
+	c.Helper()
+	assert.WithinDuration(c, time.Now(), time.UnixMicro(int64(us)), time.Minute, symbol)
+}
+
+// when is a value on a condition, absent otherwise.
+func when[T ~bool](ok T, value any) any {
+	if ok {
+		return value
 	}
-	return nvml.FEATURE_DISABLED
+	return nil
+}
+
+// given is the value of an Opt, absent where that is.
+func given[T any](o profiles.Opt[T]) any { return when(o.Valid, o.Value) }
+
+// bit is an Opt of something that is on or off, or true or not, as NVML counts it.
+func bit[T ~bool](o profiles.Opt[T]) any { return when(o.Valid, number(o.Value)) }
+
+func number[T ~bool](b T) uint32 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // named is an Opt of a name as NVML numbers it.
 func named[N any](o profiles.Opt[string], numbers map[string]N) any {
-	if !o.Valid {
-		return nil
-	}
 	n, ok := numbers[o.Value]
-	if !ok {
+	if o.Valid && !ok {
 		panic(fmt.Sprintf("no number for %q in %v", o.Value, slices.Sorted(maps.Keys(numbers))))
 	}
+	return when(o.Valid, n)
+}
+
+// times is an Opt in another unit.
+func times(factor uint64, o profiles.Opt[uint64]) any { return when(o.Valid, factor*o.Value) }
+
+// versioned is a struct that carries its version and size.
+func versioned[T any](version uint32, s T) T {
+	reflect.ValueOf(&s).Elem().FieldByName("Version").SetUint(uint64(nvml.STRUCT_VERSION(s, version)))
+	return s
+}
+
+// chars writes s into a C string.
+func chars[C int8 | uint8](to []C, s string) {
+	for i := range len(s) {
+		to[i] = C(s[i])
+	}
+}
+
+// branch is the number that the board's driver version begins with.
+func branch(t *testing.T, b *profiles.Board) int {
+	t.Helper()
+	major, _, _ := strings.Cut(b.System.DriverVersion.Value, ".")
+	n, err := strconv.Atoi(major)
+	require.NoError(t, err)
 	return n
 }
 
-// text is what a C string holds.
-func text(s []int8) string {
-	var b strings.Builder
-	for _, c := range s {
-		if c == 0 {
-			break
-		}
-		b.WriteByte(byte(c))
-	}
-	return b.String()
-}
-
-func system(lib nvml.Interface, b *profiles.Board) []check {
-	cuda := func(major, minor profiles.Opt[uint32]) any { return major.Value*1000 + minor.Value*10 }
-	return []check{
-		one("nvmlSystemGetDriverVersion", lib.SystemGetDriverVersion, given(b.System.DriverVersion)),
-		one("nvmlSystemGetNVMLVersion", lib.SystemGetNVMLVersion, given(b.System.NVMLVersion)),
-		one("nvmlSystemGetCudaDriverVersion_v2", lib.SystemGetCudaDriverVersion_v2,
-			cuda(b.System.CUDAVersionMajor, b.System.CUDAVersionMinor)),
-		one("nvmlSystemGetCudaDriverVersion", lib.SystemGetCudaDriverVersion,
-			cuda(b.System.CUDAVersionMajor, b.System.CUDAVersionMinor)),
-		one("nvmlDeviceGetCount_v2", lib.DeviceGetCount, len(b.Devices)),
-	}
-}
-
-// same checks that a handle found by other means is the device's.
-func same(symbol string, dev nvml.Device, found nvml.Device, ret nvml.Return) check {
-	return check{symbol, []any{found}, ret, []any{dev}}
-}
-
-func device(lib nvml.Interface, dev nvml.Device, d *profiles.Device) []check {
-	bus := d.PCI.BusID.Value
-	byUUID, uuidRet := lib.DeviceGetHandleByUUID(string(d.UUID))
-	byBus, busRet := lib.DeviceGetHandleByPciBusId(strings.ToLower(bus.Legacy()))
-	pci, pciRet := dev.GetPciInfo()
-	memory, memoryRet := dev.GetMemoryInfo()
-	memory2, memory2Ret := dev.GetMemoryInfo_v2()
-	bar1, bar1Ret := dev.GetBAR1MemoryInfo()
-	load, loadRet := dev.GetUtilizationRates()
-	compute, computeRet := dev.GetComputeRunningProcesses()
-	graphics, graphicsRet := dev.GetGraphicsRunningProcesses()
-	m, free := d.Memory, d.Memory.TotalBytes.Value-d.Memory.ReservedBytes.Value-d.Memory.UsedBytes.Value
-
-	return []check{
-		same("nvmlDeviceGetHandleByUUID", dev, byUUID, uuidRet),
-		same("nvmlDeviceGetHandleByPciBusId_v2", dev, byBus, busRet),
-		one("nvmlDeviceGetIndex", dev.GetIndex, d.Index),
-		one("nvmlDeviceGetMinorNumber", dev.GetMinorNumber, given(d.MinorNumber)),
-		one("nvmlDeviceGetName", dev.GetName, given(d.Name)),
-		one("nvmlDeviceGetUUID", dev.GetUUID, d.UUID),
-		one("nvmlDeviceGetSerial", dev.GetSerial, given(d.Serial)),
-		one("nvmlDeviceGetBoardPartNumber", dev.GetBoardPartNumber, given(d.BoardPartNumber)),
-		one("nvmlDeviceGetVbiosVersion", dev.GetVbiosVersion, given(d.VBIOSVersion)),
-		one("nvmlDeviceGetBoardId", dev.GetBoardId, d.BoardID.Or(bus.Domain<<16|uint32(bus.Bus)<<8|uint32(bus.Device))),
-		one("nvmlDeviceGetBrand", dev.GetBrand, named(d.Brand, brands)),
-		one("nvmlDeviceGetArchitecture", dev.GetArchitecture, named(d.Architecture, architectures)),
-		two("nvmlDeviceGetCudaComputeCapability", dev.GetCudaComputeCapability,
-			given(d.ComputeCapability.Major), given(d.ComputeCapability.Minor)),
-		{"nvmlDeviceGetPciInfo_v3", []any{text(pci.BusId[:]), text(pci.BusIdLegacy[:]), pci.Domain, pci.Bus, pci.Device,
-			pci.PciDeviceId, pci.PciSubSystemId}, pciRet,
-			[]any{bus.String(), bus.Legacy(), bus.Domain, bus.Bus, bus.Device, d.PCI.DeviceID.Value, d.PCI.SubsystemID.Value}},
-		one("nvmlDeviceGetCurrPcieLinkGeneration", dev.GetCurrPcieLinkGeneration, given(d.PCIe.CurrentLinkGen)),
-		one("nvmlDeviceGetCurrPcieLinkWidth", dev.GetCurrPcieLinkWidth, given(d.PCIe.CurrentLinkWidth)),
-		one("nvmlDeviceGetMaxPcieLinkGeneration", dev.GetMaxPcieLinkGeneration, given(d.PCIe.MaxLinkGen)),
-		one("nvmlDeviceGetMaxPcieLinkWidth", dev.GetMaxPcieLinkWidth, given(d.PCIe.MaxLinkWidth)),
-		one("nvmlDeviceGetGpuMaxPcieLinkGeneration", dev.GetGpuMaxPcieLinkGeneration, given(d.PCIe.MaxDeviceLinkGen)),
-
-		// The first memory call counts what the driver reserves as used, the second tells it apart.
-		{"nvmlDeviceGetMemoryInfo", []any{memory.Total, memory.Free, memory.Used}, memoryRet,
-			[]any{m.TotalBytes.Value, m.FreeBytes.Or(free), m.TotalBytes.Value - m.FreeBytes.Or(free)}},
-		{"nvmlDeviceGetMemoryInfo_v2", []any{memory2.Total, memory2.Reserved, memory2.Free, memory2.Used}, memory2Ret,
-			[]any{m.TotalBytes.Value, m.ReservedBytes.Value, m.FreeBytes.Or(free), m.UsedBytes.Value}},
-		{"nvmlDeviceGetBAR1MemoryInfo", []any{bar1.Bar1Total, bar1.Bar1Free, bar1.Bar1Used}, bar1Ret,
-			[]any{d.BAR1Memory.TotalBytes.Value, d.BAR1Memory.FreeBytes.Or(d.BAR1Memory.TotalBytes.Value - d.BAR1Memory.UsedBytes.Value),
-				d.BAR1Memory.UsedBytes.Value}},
-
-		one("nvmlDeviceGetTemperature", with1(dev.GetTemperature, nvml.TEMPERATURE_GPU), given(d.Thermal.TemperatureGPUC)),
-		one("nvmlDeviceGetFanSpeed", dev.GetFanSpeed, given(d.Fan.SpeedPercent)),
-		one("nvmlDeviceGetPowerUsage", dev.GetPowerUsage, given(d.Power.CurrentDrawMW)),
-		one("nvmlDeviceGetPowerManagementLimit", dev.GetPowerManagementLimit,
-			given(profiles.Some(d.Power.RequestedLimitMW.Or(d.Power.EnforcedLimitMW.Value)))),
-		one("nvmlDeviceGetEnforcedPowerLimit", dev.GetEnforcedPowerLimit, given(d.Power.EnforcedLimitMW)),
-		{"nvmlDeviceGetUtilizationRates", []any{load.Gpu, load.Memory}, loadRet,
-			values(given(d.Utilization.GPU), given(d.Utilization.Memory))},
-		one("nvmlDeviceGetClockInfo", with1(dev.GetClockInfo, nvml.CLOCK_GRAPHICS), given(d.Clocks.GraphicsCurrent)),
-		one("nvmlDeviceGetClockInfo", with1(dev.GetClockInfo, nvml.CLOCK_SM), given(d.Clocks.SMCurrent)),
-		one("nvmlDeviceGetClockInfo", with1(dev.GetClockInfo, nvml.CLOCK_MEM), given(d.Clocks.MemoryCurrent)),
-		one("nvmlDeviceGetClockInfo", with1(dev.GetClockInfo, nvml.CLOCK_VIDEO), given(d.Clocks.VideoCurrent)),
-		one("nvmlDeviceGetMaxClockInfo", with1(dev.GetMaxClockInfo, nvml.CLOCK_GRAPHICS), given(d.Clocks.GraphicsMax)),
-		one("nvmlDeviceGetMaxClockInfo", with1(dev.GetMaxClockInfo, nvml.CLOCK_MEM), given(d.Clocks.MemoryMax)),
-		one("nvmlDeviceGetPerformanceState", dev.GetPerformanceState, given(d.PerformanceState)),
-
-		one("nvmlDeviceGetPersistenceMode", dev.GetPersistenceMode, state(d.PersistenceMode)),
-		one("nvmlDeviceGetComputeMode", dev.GetComputeMode, named(d.ComputeMode, computeModes)),
-		one("nvmlDeviceGetDisplayMode", dev.GetDisplayMode, state(d.Display.Mode)),
-		one("nvmlDeviceGetDisplayActive", dev.GetDisplayActive, state(d.Display.Active)),
-		two("nvmlDeviceGetMigMode", dev.GetMigMode, state(d.MIG.ModeCurrent), state(d.MIG.ModePending)),
-		two("nvmlDeviceGetEccMode", dev.GetEccMode, state(d.ECC.ModeCurrent), state(d.ECC.ModePending)),
-		{"nvmlDeviceGetComputeRunningProcesses_v3", []any{len(compute)}, computeRet, []any{count(d, "C")}},
-		{"nvmlDeviceGetGraphicsRunningProcesses_v3", []any{len(graphics)}, graphicsRet, []any{count(d, "G")}},
-	}
-}
-
-// count is the number of the device's processes of a kind.
-func count(d *profiles.Device, kind string) int {
-	n := 0
-	for _, p := range d.Processes {
-		if strings.Contains(p.Type.Or("C"), kind) {
-			n++
+// known are the functions that a board's driver has: those of the youngest header that is not younger than the driver.
+func known(t *testing.T, b *profiles.Board) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "nvml-headers", "versions.yaml"))
+	require.NoError(t, err)
+	var version string
+	for _, m := range regexp.MustCompile(`(?m)^- \{nvml: "(.+?)",.* driver: (\d+)`).FindAllStringSubmatch(string(text), -1) {
+		if driver, _ := strconv.Atoi(m[2]); driver <= branch(t, b) {
+			version = m[1]
 		}
 	}
-	return n
+	functions := map[string]bool{}
+	for _, symbol := range slices.Concat(declared(t, version), undeclared) {
+		functions[symbol] = true
+	}
+	return functions
 }
-
-var (
-	brands = map[string]nvml.BrandType{"tesla": nvml.BRAND_TESLA, "nvidia": nvml.BRAND_NVIDIA, "nvidia_rtx": nvml.BRAND_NVIDIA_RTX}
-
-	architectures = map[string]nvml.DeviceArchitecture{"turing": nvml.DEVICE_ARCH_TURING, "ampere": nvml.DEVICE_ARCH_AMPERE,
-		"ada": nvml.DEVICE_ARCH_ADA, "hopper": nvml.DEVICE_ARCH_HOPPER, "blackwell": nvml.DEVICE_ARCH_BLACKWELL}
-
-	computeModes = map[string]nvml.ComputeMode{"default": nvml.COMPUTEMODE_DEFAULT, "prohibited": nvml.COMPUTEMODE_PROHIBITED,
-		"exclusive_process": nvml.COMPUTEMODE_EXCLUSIVE_PROCESS}
-)
-
-// unchecked are implemented functions without a check here, each with the reason.
-var unchecked = map[string]string{
-	"nvmlInit":                          "called by every test",
-	"nvmlInitWithFlags":                 "called by nvidia-smi",
-	"nvmlShutdown":                      "called by every test",
-	"nvmlDeviceGetHandleByIndex":        "called for every device",
-	"nvmlErrorString":                   "compared with the real library's texts",
-	"nvmlInternalGetExportTable":        "nvidia-smi's own; not in go-nvml",
-	"nvmlGetBlacklistDeviceCount":       "in no header; not in go-nvml",
-	"nvmlGetBlacklistDeviceInfoByIndex": "in no header; not in go-nvml",
-}
-
-var version = regexp.MustCompile(`_v\d+$`)
-
-// family is a symbol without its version: go-nvml takes the newest of a family that the library has.
-func family(symbol string) string { return version.ReplaceAllString(symbol, "") }
 
 // implemented lists the exported functions that are no stubs.
 func implemented(t *testing.T) []string {
@@ -229,40 +293,6 @@ func implemented(t *testing.T) []string {
 		stub[name] = true
 	}
 	require.NotEmpty(t, stub)
-	return slices.DeleteFunc(exported(t, filepath.Join(library, "libnvidia-ml.so.1")), func(name string) bool { return stub[name] })
-}
-
-// TestGoNVML loads the library into this process, a Go runtime beside the core's, as the device plugin and its like do.
-func TestGoNVML(t *testing.T) {
-	t.Setenv("NVMLFAB_STATE_DIR", t.TempDir())
-	lib := nvml.New(nvml.WithLibraryPath(filepath.Join(library, "libnvidia-ml.so.1")))
-	require.Equal(t, nvml.SUCCESS, lib.Init())
-	defer func() { assert.Equal(t, nvml.SUCCESS, lib.Shutdown()) }()
-
-	b := board(t)
-	covered := map[string]bool{}
-	verify := func(t *testing.T, checks []check) {
-		for _, c := range checks {
-			covered[family(c.symbol)] = true
-			if c.want == nil {
-				assert.Equal(t, nvml.ERROR_NOT_SUPPORTED, c.ret, c.symbol)
-			} else if assert.Equal(t, nvml.SUCCESS, c.ret, c.symbol) {
-				assert.Equal(t, fmt.Sprint(c.want...), fmt.Sprint(c.got...), c.symbol)
-			}
-		}
-	}
-	verify(t, system(lib, b))
-	for i := range b.Devices {
-		t.Run(fmt.Sprint("device ", i), func(t *testing.T) {
-			dev, ret := lib.DeviceGetHandleByIndex(i)
-			require.Equal(t, nvml.SUCCESS, ret)
-			verify(t, device(lib, dev, &b.Devices[i]))
-		})
-	}
-
-	for _, symbol := range implemented(t) {
-		if name := family(symbol); !covered[name] && unchecked[name] == "" {
-			t.Errorf("%s is implemented and has no check here", symbol)
-		}
-	}
+	functions := exported(t, filepath.Join(library, "libnvidia-ml.so.1"))
+	return slices.DeleteFunc(functions, func(name string) bool { return stub[name] })
 }

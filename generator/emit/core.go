@@ -59,6 +59,7 @@ func invalid() *jen.Statement {
 func unpack(g *jen.Group, s *binding.Symbol, name string) {
 	var args, results []jen.Code
 	var stores []func(*jen.Group) // what happens after success
+	var optional *jen.Statement   // true if every pointer that may be NULL is
 	word := func(i int, typ string) *jen.Statement {
 		return jen.Id("word").Types(goType(typ)).Call(jen.Id("a"), jen.Lit(i))
 	}
@@ -106,6 +107,14 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 			args = append(args, jen.Op("*").Parens(jen.Op("*").Add(goType(a.ElemType()))).Parens(pointer(a.At, false)))
 		case binding.Out:
 			p, r := pointer(a.At, a.Optional), result(a.At)
+			if a.Optional {
+				null := p.Clone().Op("==").Nil()
+				if optional == nil {
+					optional = null
+				} else {
+					optional = optional.Op("&&").Add(null)
+				}
+			}
 			stores = append(stores, func(g *jen.Group) {
 				typ := goType(a.ElemType())
 				if a.IsHandle() {
@@ -173,6 +182,10 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 				})
 			}
 		}
+	}
+
+	if optional != nil { // one of several may be NULL, not all
+		g.If(optional).Block(invalid())
 	}
 
 	call := jen.Qual(handPath, name).Call(args...)

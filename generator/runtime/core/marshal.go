@@ -70,7 +70,7 @@ func putText(to unsafe.Pointer, size uint32, s string) abi.Return {
 // putCropped writes as much of s as size bytes hold, terminated.
 func putCropped(to unsafe.Pointer, size uint32, s string) abi.Return {
 	if size == 0 {
-		return abi.ERROR_INSUFFICIENT_SIZE
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	return putText(to, size, s[:min(uint64(len(s)), uint64(size)-1)])
 }
