@@ -151,7 +151,7 @@ func (c *checker) links(dev nvml.Device, d *profiles.Device) {
 	c.says("nvmlDeviceGetNvLinkState", beyond)(dev.GetNvLinkState(len(all)))
 	c.says("nvmlDeviceGetNvLinkVersion", beyond)(dev.GetNvLinkVersion(len(all)))
 	c.says("nvmlDeviceGetNvLinkRemoteDeviceType", beyond)(dev.GetNvLinkRemoteDeviceType(len(all)))
-	c.says("nvmlDeviceGetNvLinkRemotePciInfo_v2", beyond)(dev.GetNvLinkRemotePciInfo(len(all)))
+	c.says("nvmlDeviceGetNvLinkRemotePciInfo_v2", any(nil))(dev.GetNvLinkRemotePciInfo(len(all))) // for nvidia-smi topo -m
 	c.says("nvmlDeviceGetNvLinkCapability", beyond)(dev.GetNvLinkCapability(len(all), nvml.NVLINK_CAP_VALID))
 	c.says("nvmlDeviceGetNvLinkErrorCounter", beyond)(dev.GetNvLinkErrorCounter(len(all), nvml.NVLINK_ERROR_DL_REPLAY))
 	c.says("nvmlDeviceGetNvLinkCapability", nvml.ERROR_INVALID_ARGUMENT)(dev.GetNvLinkCapability(0, nvml.NVLINK_CAP_COUNT))
