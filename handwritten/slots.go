@@ -51,8 +51,8 @@ func InternalSlot72(*engine.Device) (uint32, abi.Return) { return 1, abi.SUCCESS
 // InternalSlot108 is the power limit in force, in mW.
 func InternalSlot108(d *engine.Device) (uint32, abi.Return) { return DeviceGetEnforcedPowerLimit(d) }
 
-// InternalSlot138 is 0, no thermal violation, while software and hardware do not slow the clocks down for heat. Another
-// number would be printed as 0, so there is none: NOT_SUPPORTED.
+// InternalSlot138 is 0, no thermal violation, while software and hardware do not slow the clocks down for heat. Any other
+// number would be printed as 0 too, so that there is none: NOT_SUPPORTED, which is printed as a dash.
 func InternalSlot138(d *engine.Device) (uint32, abi.Return) {
 	const heat = abi.ClocksEventReasonSwThermalSlowdown | abi.ClocksThrottleReasonHwThermalSlowdown
 	active, supported := clockEvents(d)

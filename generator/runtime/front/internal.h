@@ -36,7 +36,8 @@ nvmlReturn_t nvmlInternalSlot72(nvmlDevice_t device, unsigned int *supported);
 
 /* the power limit in force, in mW: enforced.power.limit of --query-gpu */
 nvmlReturn_t nvmlInternalSlot108(nvmlDevice_t device, unsigned int *limit);
-/* dmon -s v: tviol, printed as 0 whatever is written, and as a dash after an error */
+/* dmon -s v: tviol. After a success 470 and 535 compare temperature and threshold, 550 prints 0
+ * whatever is written; after an error all print a dash. */
 nvmlReturn_t nvmlInternalSlot138(nvmlDevice_t device, unsigned int *violation);
 
 typedef struct {

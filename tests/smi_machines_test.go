@@ -1,0 +1,166 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/xml"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// smiDrivers are the versions of nvidia-smi that work in full, smiBoards the boards that they are tried on.
+var (
+	smiDrivers = []int{470, 535, 550}
+	smiBoards  = []string{"h100", "a100-sxm4-40gb", "gb200", "t4"}
+)
+
+// machine is a board as the nvidia-smi of a driver sees it.
+type machine struct {
+	driver  int
+	board   *profiles.Board
+	program string
+	env     []string
+}
+
+// forMachines runs a test for every driver on every board.
+func forMachines(t *testing.T, test func(t *testing.T, m machine)) {
+	for _, driver := range smiDrivers {
+		for _, name := range smiBoards {
+			t.Run(strconv.Itoa(driver)+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				b, err := profiles.Shipped(name)
+				require.NoError(t, err)
+				test(t, newMachine(t, driver, b, "NVMLFAB_PROFILE="+name))
+			})
+		}
+	}
+}
+
+// newMachine is a board that a variable chooses.
+func newMachine(t *testing.T, driver int, b *profiles.Board, env ...string) machine {
+	t.Helper()
+	env = append([]string{"LC_ALL=C", "TZ=UTC"}, env...)
+	return machine{driver, b, fetched(t, "nvidia-smi-"+strconv.Itoa(driver), "nvidia-smi"), env}
+}
+
+// profiled is a board of one's own.
+func profiled(t *testing.T, driver int, profile string) machine {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "profile.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(profile), 0o644))
+	b, err := profiles.Load(path)
+	require.NoError(t, err)
+	return newMachine(t, driver, b, "MOCK_NVML_CONFIG="+path)
+}
+
+// run runs nvidia-smi on the machine.
+func (m machine) run(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return promptly(t, "", append(with(library, "NVMLFAB_STATE_DIR="+t.TempDir()), m.env...), m.program, args...)
+}
+
+// promptLimit is how long an nvidia-smi may take. None needs a quarter of it.
+const promptLimit = 2 * time.Second
+
+// promptly runs a program that must not hang and must not crash. A busy machine gets two more tries; what hangs, hangs
+// again.
+func promptly(t *testing.T, dir string, env []string, name string, args ...string) outcome {
+	t.Helper()
+	for try := 1; ; try++ {
+		ctx, cancel := context.WithTimeout(t.Context(), promptLimit)
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir, cmd.Env, cmd.WaitDelay = dir, append(environ(), env...), time.Second
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		err := cmd.Run()
+		late := ctx.Err() != nil
+		cancel()
+		if late && try < 3 {
+			continue
+		}
+		require.False(t, late, "%s hangs; so far it printed\n%s%s", cmd, &stdout, &stderr)
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			require.NoError(t, err)
+		}
+		require.True(t, cmd.ProcessState.Exited(), "%s: %s\n%s%s", cmd, cmd.ProcessState, &stdout, &stderr)
+		require.Empty(t, stderr.String(), "%s", cmd)
+		return outcome{cmd.String(), stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	}
+}
+
+// table reads what --format=csv printed: the header, and the rows below it.
+func (o outcome) table(t *testing.T) (header []string, rows [][]string) {
+	t.Helper()
+	reader := csv.NewReader(strings.NewReader(o.stdout))
+	reader.TrimLeadingSpace = true
+	all, err := reader.ReadAll()
+	require.NoError(t, err, "%s", o.stdout)
+	require.NotEmpty(t, all)
+	return all[0], all[1:]
+}
+
+// sections reads what -q printed of each GPU: values by the path of their names, Section/Subsection/Name.
+func (o outcome) sections() []map[string]string {
+	var gpus []map[string]string
+	var path []string
+	for _, line := range o.lines() {
+		name, value, _ := strings.Cut(strings.TrimLeft(line, " "), ": ")
+		name = strings.TrimSuffix(strings.TrimSpace(name), " :")
+		depth := (len(line) - len(strings.TrimLeft(line, " "))) / 4
+		switch {
+		case depth == 0 && strings.HasPrefix(line, "GPU "):
+			gpus = append(gpus, map[string]string{"": strings.TrimPrefix(line, "GPU ")})
+		case depth > 0 && len(gpus) > 0:
+			path = append(path[:min(depth-1, len(path))], name)
+			gpus[len(gpus)-1][strings.Join(path, "/")] = strings.TrimSpace(value)
+		}
+	}
+	return gpus
+}
+
+// elements reads what -q -x printed, which has to be well-formed: the leaves of the log, and those of each GPU by path.
+func (o outcome) elements(t *testing.T) (log map[string]string, gpus []map[string]string) {
+	t.Helper()
+	var top element
+	require.NoError(t, xml.Unmarshal([]byte(o.stdout), &top), "%s", o.stdout)
+	require.Equal(t, "nvidia_smi_log", top.XMLName.Local)
+	leaves := func(e element) map[string]string {
+		var d document
+		d.add(e, "")
+		found := map[string]string{}
+		for _, l := range d.leaves {
+			found[l.path] = l.value
+		}
+		return found
+	}
+	for _, child := range top.Children {
+		if child.XMLName.Local == "gpu" {
+			gpus = append(gpus, leaves(child))
+		}
+	}
+	return leaves(top), gpus
+}
+
+// ownFields are the fields that the help of --query-gpu lists.
+func (m machine) ownFields(t *testing.T) []string {
+	t.Helper()
+	help := m.run(t, "--help-query-gpu").succeeds(t).stdout
+	var fields []string
+	for _, found := range regexp.MustCompile(`(?m)^$\n"([\w.]+)"`).FindAllStringSubmatch(help, -1) {
+		fields = append(fields, found[1])
+	}
+	assert.Greater(t, len(fields), 100)
+	return fields
+}

@@ -1,0 +1,118 @@
+package tests
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// printouts are commands whose output must not depend on who reads it.
+var printouts = [][]string{
+	{"-L"}, {}, {"-q"}, {"-q", "-x"}, {"topo", "-m"}, {"dmon", "-c", "1"}, {"pmon", "-c", "1"}, {"nvlink", "-c"},
+	{"--query-gpu=timestamp,name,power.draw,clocks.sm,temperature.gpu", "--format=csv"},
+}
+
+// TestSMISurroundings: nvidia-smi prints the same in English and in German, in Greenwich and in Tokyo, into a pipe and on a
+// terminal; apart from times of day, which it prints in the time zone that it is in.
+func TestSMISurroundings(t *testing.T) {
+	locale := germany(t)
+	zone := "Asia/Tokyo"
+	if _, err := os.Stat("/usr/share/zoneinfo/" + zone); err != nil {
+		zone = "JST-9"
+	}
+	times := regexp.MustCompile(`\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}`)
+	for _, driver := range smiDrivers {
+		t.Run(fmt.Sprint(driver), func(t *testing.T) {
+			t.Parallel()
+			m := profiled(t, driver, inhabited)
+			for _, args := range printouts {
+				here := m.run(t, args...).succeeds(t).stdout
+				require.NotEmpty(t, here)
+
+				quoted := "'" + strings.Join(append([]string{m.program}, args...), "' '") + "'"
+				env := append(with(library, "NVMLFAB_STATE_DIR="+t.TempDir(), "SHELL=/bin/sh"), m.env...)
+				env = append(env, "LC_ALL=de_DE.UTF-8", "LOCPATH="+locale, "TZ="+zone, "TERM=xterm-256color")
+				there := promptly(t, t.TempDir(), env, "script", "-qec", quoted, "/dev/null").succeeds(t).stdout
+
+				there = strings.ReplaceAll(there, "\r\n", "\n") // as a terminal has it
+				assert.Equal(t, times.ReplaceAllString(here, "TIME"), times.ReplaceAllString(there, "TIME"), args)
+			}
+		})
+	}
+}
+
+// germany returns a folder with the German locale, which few machines have, for LOCPATH.
+func germany(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	out, err := exec.Command("localedef", "-c", "--no-archive", "-i", "de_DE", "-f", "UTF-8", filepath.Join(dir, "de_DE.UTF-8")).CombinedOutput()
+	if err != nil {
+		t.Logf("no German locale, only its name: localedef: %v: %s", err, out)
+		return dir
+	}
+	date := exec.Command("date", "-u", "-d", "2026-12-06", "+%A")
+	date.Env = []string{"LC_ALL=de_DE.UTF-8", "LOCPATH=" + dir}
+	out, err = date.Output()
+	require.NoError(t, err)
+	require.Equal(t, "Sonntag\n", string(out))
+	return dir
+}
+
+var loops = flag.Int("loops", 50, "how often TestSMILeavesNothing runs nvidia-smi")
+
+// TestSMILeavesNothing: however often nvidia-smi runs, no file and no process of it stays behind. -loops=1000 is the long
+// form.
+func TestSMILeavesNothing(t *testing.T) {
+	program := fetched(t, "nvidia-smi-550", "nvidia-smi")
+	private := map[string]string{} // places of its own, where nothing may appear
+	var env []string
+	for _, variable := range []string{"NVMLFAB_STATE_DIR", "TMPDIR", "HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "PWD"} {
+		private[variable] = t.TempDir()
+		env = append(env, variable+"="+private[variable])
+	}
+	before := strays(t)
+	for i := range *loops {
+		cmd := exec.Command(program)
+		cmd.Dir, cmd.Env = private["PWD"], append(environ(), with(library, env...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "run %d: %s", i, out)
+		// a group without processes is gone
+		require.ErrorIs(t, syscall.Kill(-cmd.Process.Pid, 0), syscall.ESRCH, "run %d left a process", i)
+	}
+	for variable, dir := range private {
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		assert.Empty(t, entries, variable)
+	}
+	after := strays(t)
+	for path := range before {
+		delete(after, path)
+	}
+	assert.Empty(t, after)
+}
+
+// strays are the files in places that all programs share and that could be ours by their names.
+func strays(t *testing.T) map[string]bool {
+	t.Helper()
+	ours, tests := regexp.MustCompile(`(?i)nv|cuda|fab|smi|core`), regexp.MustCompile(`^Test|^go-`)
+	found := map[string]bool{}
+	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm", "/run"} {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if ours.MatchString(e.Name()) && !tests.MatchString(e.Name()) {
+				found[filepath.Join(dir, e.Name())] = true
+			}
+		}
+	}
+	return found
+}
