@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"encoding/binary"
 	"math"
 	"strings"
 	"time"
@@ -300,6 +301,33 @@ func (c *checker) utilization(dev nvml.Device, d *profiles.Device) {
 	c.says("nvmlDeviceGetEncoderSessions", when(encoder.SessionCount.Valid, []nvml.EncoderSessionInfo{}))(
 		dev.GetEncoderSessions())
 	c.says("nvmlDeviceGetFBCSessions", when(fbc.SessionCount.Valid, []nvml.FBCSessionInfo{}))(dev.GetFBCSessions())
+	c.samples(dev, d)
+}
+
+// samples checks that there are samples, and that they are what is read now: nothing moves on these boards.
+func (c *checker) samples(dev nvml.Device, d *profiles.Device) {
+	for kind, reading := range map[nvml.SamplingType]profiles.Opt[uint32]{
+		nvml.TOTAL_POWER_SAMPLES:        d.Power.CurrentDrawMW,
+		nvml.MODULE_POWER_SAMPLES:       d.ModulePower.CurrentDrawMW,
+		nvml.GPU_UTILIZATION_SAMPLES:    d.Utilization.GPU,
+		nvml.MEMORY_UTILIZATION_SAMPLES: d.Utilization.Memory,
+		nvml.ENC_UTILIZATION_SAMPLES:    d.Utilization.Encoder,
+		nvml.DEC_UTILIZATION_SAMPLES:    d.Utilization.Decoder,
+		nvml.JPG_UTILIZATION_SAMPLES:    d.Utilization.JPEG,
+		nvml.OFA_UTILIZATION_SAMPLES:    d.Utilization.OFA,
+		nvml.PROCESSOR_CLK_SAMPLES:      d.Clocks.SMCurrent,
+		nvml.MEMORY_CLK_SAMPLES:         d.Clocks.MemoryCurrent,
+	} {
+		numbers, list, ret := dev.GetSamples(kind, 0)
+		c.of(kind).says("nvmlDeviceGetSamples", when(reading.Valid, nvml.VALUE_TYPE_UNSIGNED_INT))(numbers, ret)
+		assert.Equal(c, reading.Valid, len(list) > 0)
+		for _, s := range list {
+			assert.Equal(c, uint64(reading.Value), binary.NativeEndian.Uint64(s.SampleValue[:]))
+		}
+		if len(list) > 0 {
+			c.now("nvmlDeviceGetSamples", list[len(list)-1].TimeStamp)
+		}
+	}
 }
 
 // processesOf are the device's processes of a kind, C or G. Memory that the profile does not give is VALUE_NOT_AVAILABLE.

@@ -22,6 +22,7 @@ func TestSMIBoards(t *testing.T) {
 		{"list", checkList},
 		{"summary", checkSummary},
 		{"query", checkQuery},
+		{"samples", checkSamples},
 		{"xml", checkXML},
 		{"query-gpu", checkQueryGPU},
 		{"topology", checkTopology},
@@ -89,6 +90,24 @@ func checkQuery(t *testing.T, m machine) {
 		for _, f := range figures {
 			if f.text != "" && f.printed(d) {
 				assert.Equal(t, f.with(f.unit, f.of(d)), gpus[i][f.text], "GPU %d: %s", i, f.text)
+			}
+		}
+	}
+}
+
+// checkSamples asks for what -q only prints of chosen sections.
+func checkSamples(t *testing.T, m machine) {
+	gpus := m.run(t, "-q", "-d", "POWER,UTILIZATION,CLOCK").succeeds(t).sections()
+	require.Len(t, gpus, len(m.board.Devices))
+	for i, d := range m.board.Devices {
+		for section, want := range map[string]string{
+			"Power Samples":           inWatts(d.Power.CurrentDrawMW) + " W",
+			"GPU Utilization Samples": shown(d.Utilization.GPU) + " %",
+			"SM Clock Samples":        shown(d.Clocks.SMCurrent) + " MHz",
+			"Memory Clock Samples":    shown(d.Clocks.MemoryCurrent) + " MHz",
+		} {
+			for _, name := range []string{"Max", "Min", "Avg"} {
+				assert.Equal(t, want, gpus[i][section+"/"+name], "GPU %d: %s", i, section)
 			}
 		}
 	}

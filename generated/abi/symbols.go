@@ -268,7 +268,7 @@ nvmlDeviceGetRetiredPagesPendingStatus 1 implemented
 nvmlDeviceGetRetiredPages_v2 1 implemented
 nvmlDeviceGetRowRemapperHistogram 2 implemented
 nvmlDeviceGetRunningProcessDetailList 8 stub
-nvmlDeviceGetSamples 1 stub
+nvmlDeviceGetSamples 1 implemented
 nvmlDeviceGetSerial 1 implemented
 nvmlDeviceGetSramEccErrorStatus 10 implemented
 nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts 15 stub

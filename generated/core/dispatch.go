@@ -141,6 +141,7 @@ var calls = [abi.SymbolCount]func(unsafe.Pointer) abi.Return{
 	200: callDeviceGetRetiredPagesPendingStatus,
 	201: callDeviceGetRetiredPages_v2,
 	202: callDeviceGetRowRemapperHistogram,
+	204: callDeviceGetSamples,
 	205: callDeviceGetSerial,
 	206: callDeviceGetSramEccErrorStatus,
 	208: callDeviceGetSupportedClocksEventReasons,
@@ -2733,6 +2734,31 @@ func callDeviceGetRowRemapperHistogram(a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	put(p1, unsafe.Pointer(&v1), 20)
+	return abi.SUCCESS
+}
+
+func callDeviceGetSamples(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p5 := pointer(a, 5)
+	p4 := pointer(a, 4)
+	if p4 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r3, r5, ret := handwritten.DeviceGetSamples(v0, word[abi.SamplingType_t](a, 1), word[uint64](a, 2))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.ValueType_t)(p3) = r3
+	if ret = putList(p4, p5, r5, 16, true); ret != abi.SUCCESS {
+		return ret
+	}
 	return abi.SUCCESS
 }
 

@@ -1313,13 +1313,8 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProc
 
 nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type, unsigned long long lastSeenTimeStamp, nvmlValueType_t *sampleValType, unsigned int *sampleCount, nvmlSample_t *samples)
 {
-    (void)device;
-    (void)type;
-    (void)lastSeenTimeStamp;
-    (void)sampleValType;
-    (void)sampleCount;
-    (void)samples;
-    return nvmlfab_stub(1);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(type), NVMLFAB_WORD(lastSeenTimeStamp), NVMLFAB_WORD(sampleValType), NVMLFAB_WORD(sampleCount), NVMLFAB_WORD(samples)};
+    return nvmlfab_gate(204, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length)

@@ -80,14 +80,17 @@ func (d *Device) TLimit() profiles.Opt[int32] {
 	return limit
 }
 
-// PowerDraw is the power that the GPU draws now, in mW: base and noise to either side, up to the limit in force.
-func (d *Device) PowerDraw() profiles.Opt[uint32] {
+// PowerDraw is the power that the GPU draws now, in mW.
+func (d *Device) PowerDraw() profiles.Opt[uint32] { return d.PowerDrawAt(Clock()) }
+
+// PowerDrawAt is the power that the GPU draws at a time, in mW: base and noise to either side, up to the limit in force.
+func (d *Device) PowerDrawAt(now time.Time) profiles.Opt[uint32] {
 	m, static := d.DynamicMetrics.Power, d.Power.CurrentDrawMW
 	if m == (profiles.DynamicPower{}) {
 		return static
 	}
 	v := int64(m.VarianceMW.Or(0))
-	p := int64(m.BaseMW.Or(static.Or(0))) + between(-v, v, d.noise(power, Clock()))
+	p := int64(m.BaseMW.Or(static.Or(0))) + between(-v, v, d.noise(power, now))
 	if limit, ok := d.Power.EnforcedLimitMW.Get(); ok {
 		p = min(p, int64(limit))
 	}
@@ -118,11 +121,13 @@ func (d *Device) Energy() profiles.Opt[uint64] {
 	return profiles.Some(static.Or(0) + uint64(float64(mean.Value)*elapsed()))
 }
 
-// Load is how busy the GPU's parts are, all in percent. What its processes use is included.
-func (d *Device) Load() profiles.Utilization {
+// Load is how busy the GPU's parts are now, all in percent.
+func (d *Device) Load() profiles.Utilization { return d.LoadAt(Clock()) }
+
+// LoadAt is how busy the GPU's parts are at a time, all in percent. What its processes use is included.
+func (d *Device) LoadAt(now time.Time) profiles.Utilization {
 	u, m := d.Utilization, d.DynamicMetrics.Utilization
 	if m != (profiles.DynamicUtilization{}) {
-		now := Clock()
 		u.GPU = profiles.Some(load(m, m.GPUMin, m.GPUMax, now, d.noise(gpuLoad, now)))
 		u.Memory = profiles.Some(load(m, m.MemoryMin, m.MemoryMax, now, d.noise(memoryLoad, now)))
 	}
