@@ -76,9 +76,9 @@ var oldSamples, newSamples = [...]int{0, 7, 8, 9, 17, 18, 19}, [...]int{0, 3, 4,
 
 // InternalSlot145 is the loads of up to seven processes for each of SMs, memory, encoders and decoders.
 func InternalSlot145(d *engine.Device, _ uint64, count *abi.InternalCount_t, samples *abi.InternalSamples_t) (uint32, abi.Return) {
-	room := count.Value
+	room := uint64(count.Value)
 	*count, *samples = abi.InternalCount_t{}, abi.InternalSamples_t{}
-	if room*oldSample < uint32(len(samples.Bytes)) {
+	if room*oldSample < uint64(len(samples.Bytes)) {
 		return 0, abi.ERROR_INSUFFICIENT_SIZE
 	}
 	var used [4]int
