@@ -55,18 +55,14 @@ $(libdir)/libnvidia-ml.so.1: $(front_deps) Makefile | $(libdir)
 	gcc $(front_flags) -I "$$front" -I "$$(dirname "$$header")" "$$front"/*.c -o $@.$$$$; \
 	mv $@.$$$$ $@
 
-# The core is one for all fronts. The Go runtime keeps some signals unblocked in its threads, where they would be lost to a
-# host that blocks them and reads them from a signalfd; the core's runtime leaves those that are not its own business blocked.
-# gcshrinkstackoff: see makeRoom.
-core_debug  := asyncpreemptoff=1,gcshrinkstackoff=1,containermaxprocs=0,updatemaxprocs=0
-leave_alone := SIGSTKFLT|SIGCHLD|SIGPROF|signal 34
+# The core is one for all fronts. Its Go runtime sends no signals, gives no stack back (see makeRoom in generated/core) and
+# keeps no descriptors; generator/runtime/overlay says what else is different about it.
+core_debug := asyncpreemptoff=1,gcshrinkstackoff=1,containermaxprocs=0,updatemaxprocs=0
 
-dist/lib/libnvmlfab-core.so.1: $(go_files) Makefile | dist/lib
+dist/lib/libnvmlfab-core.so.1: $(go_files) $(wildcard generator/runtime/overlay/*.go) Makefile | dist/lib
 	@echo "go build ./generated/core -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
-	table=$$(go env GOROOT)/src/runtime/sigtab_linux_generic.go; \
-	sed -E '/$(leave_alone)/s/ \+ _SigUnblock//' "$$table" > "$$overlay/table.go"; \
-	printf '{"Replace": {"%s": "%s"}}' "$$table" "$$overlay/table.go" > "$$overlay/overlay.json"; \
+	go run ./generator/runtime/overlay "$$overlay"; \
 	CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
 	  -ldflags '-s -w -X runtime.godebugDefault=$(core_debug)' -o $@.$$$$.so ./generated/core; \
 	rm -f $@.$$$$.h; mv $@.$$$$.so $@

@@ -34,7 +34,7 @@ struct nvmlfab_space {
     uint64_t base;
     uint64_t limit;
     uint64_t start;
-    uint64_t next;
+    _Atomic uint64_t next;
 };
 
 /* level is 0 while NVML is not initialised, otherwise the place of the configured driver

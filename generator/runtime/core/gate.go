@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
@@ -105,19 +106,19 @@ func (h *host) Getenv(name string) string { return getenv(name) }
 
 // Handles returns the address of handle number 0 and the numbers in use by this generation.
 func (h *host) Handles() (base uintptr, start, next uint64) {
-	return uintptr(h.space.base), h.space.start, h.space.next
+	return uintptr(h.space.base), h.space.start, atomic.LoadUint64(&h.space.next)
 }
 
 // Reserve takes the next handle number and notes what it stands for, so that a core that
 // is loaded after a fork can tell.
 func (h *host) Reserve(kind engine.Kind) (number uint64, ok bool) {
-	number = h.space.next
-	if number >= h.space.limit {
-		return 0, false
+	for number = atomic.LoadUint64(&h.space.next); number < h.space.limit; number = atomic.LoadUint64(&h.space.next) {
+		if atomic.CompareAndSwapUint64(&h.space.next, number, number+1) {
+			h.Note(number, kind)
+			return number, true
+		}
 	}
-	*h.slot(number) = uint32(kind)
-	h.space.next = number + 1
-	return number, true
+	return 0, false
 }
 
 // Kind tells what an earlier core noted for a handle number.

@@ -92,16 +92,17 @@ func putSized(to, size unsafe.Pointer, data []byte) abi.Return {
 func putList[T any](count, array unsafe.Pointer, list []T, stride int, nullQuery bool) abi.Return {
 	n := (*uint32)(count)
 	room := *n
+	query := nullQuery && (array == nil || room == 0)
+	fits := uint64(room) >= uint64(len(list))
+	if array == nil && fits && !query && len(list) > 0 {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
 	*n = uint32(len(list))
 	switch {
-	case len(list) == 0:
+	case query:
 		return abi.SUCCESS
-	case nullQuery && (array == nil || room == 0):
-		return abi.SUCCESS
-	case uint64(room) < uint64(len(list)):
+	case !fits:
 		return abi.ERROR_INSUFFICIENT_SIZE
-	case array == nil:
-		return abi.ERROR_INVALID_ARGUMENT
 	}
 	return putArray(array, list, stride)
 }

@@ -96,28 +96,45 @@ static void restore_process(const struct process *host)
 }
 
 /* What a Go runtime changes in a thread as they meet: it unblocks signals, SIGCHLD for one,
- * and sets an alternate stack where there is none. */
+ * sets an alternate stack where there is none, and gives a pthread key of its own a value. */
 struct thread {
     unsigned long mask;
     stack_t stack;
+    unsigned char has[PTHREAD_KEYS_MAX];
 };
+
+/* The core's key, or none. A forked child has the value from a core whose threads are gone,
+ * and would wait for them in that core's destructor at the end of the thread. */
+static _Atomic pthread_key_t core_key = PTHREAD_KEYS_MAX;
+
+static void forget_core_key(void)
+{
+    if (core_key < PTHREAD_KEYS_MAX)
+        pthread_setspecific(core_key, NULL);
+    core_key = PTHREAD_KEYS_MAX;
+}
 
 /* Blocks every signal but the C library's own two. Threads of the core inherit that, so
  * that the host's signals go to the host's threads. */
 static void save_thread(struct thread *host)
 {
     const unsigned long all = ~(1UL << (32 - 1) | 1UL << (SETXID - 1));
-    sigaltstack(NULL, &host->stack);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &host->mask, sizeof all);
+    sigaltstack(NULL, &host->stack);
+    for (pthread_key_t k = 0; core_key == PTHREAD_KEYS_MAX && k < PTHREAD_KEYS_MAX; k++)
+        host->has[k] = pthread_getspecific(k) != NULL;
 }
 
 static void restore_thread(const struct thread *host)
 {
+    for (pthread_key_t k = 0; core_key == PTHREAD_KEYS_MAX && k < PTHREAD_KEYS_MAX; k++)
+        if (!host->has[k] && pthread_getspecific(k) != NULL)
+            core_key = k;
     sigaltstack(&host->stack, NULL);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &host->mask, NULL, sizeof host->mask);
 }
 
-_Thread_local uint32_t nvmlfab_met;
+_Thread_local uint32_t nvmlfab_met __attribute__((tls_model("initial-exec")));
 
 uint32_t nvmlfab_meet(uint32_t index, const uint64_t *args)
 {
@@ -174,6 +191,7 @@ static void child_after_fork(void)
 {
     if (nvmlfab_loaded()) {
         nvmlfab_front.generation++;
+        forget_core_key();
         atomic_store(&nvmlfab_front.call, reload);
     }
     nvmlfab_unlock();
