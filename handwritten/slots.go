@@ -45,7 +45,14 @@ var smiLevels = []abi.GpuTopologyLevel_t{
 	abi.TOPOLOGY_SINGLE, abi.TOPOLOGY_MULTIPLE, abi.TOPOLOGY_HOSTBRIDGE, abi.TOPOLOGY_NODE, abi.TOPOLOGY_SYSTEM,
 }
 
+// InternalSlot65 is the GPU's architecture.
+func InternalSlot65(d *engine.Device) (abi.DeviceArchitecture_t, abi.Return) {
+	return DeviceGetArchitecture(d)
+}
+
 // InternalSlot72 lets dmon and pmon watch every GPU.
+//
+//nvml:symbol nvmlInternalSlot72 nvmlInternalSlot139
 func InternalSlot72(*engine.Device) (uint32, abi.Return) { return 1, abi.SUCCESS }
 
 // InternalSlot108 is the power limit in force, in mW.
@@ -101,8 +108,16 @@ func InternalSlot145(d *engine.Device, _ uint64, count *abi.InternalCount_t, sam
 	return uint32(abi.VALUE_TYPE_UNSIGNED_INT), abi.SUCCESS
 }
 
-// internalFields are the fields that nvidia-smi alone knows, by number.
-var internalFields = []field{2: number(lanes)}
+// InternalSlot157 counts no process.
+func InternalSlot157(*engine.Device) (uint32, abi.Return) { return 0, abi.SUCCESS }
+
+// internalFields are the fields that nvidia-smi alone knows, by number, which changed with driver 460.
+func internalFields(d *engine.Device) []field {
+	if b := d.Node().Branch; 0 < b && b < 460 {
+		return []field{1: number(switchLinks), 2: nil}
+	}
+	return []field{2: number(lanes)}
+}
 
 // lanes is the number of a link's pairs of wires in each direction, which NVIDIA's papers on the architectures from Volta
 // to Blackwell give for each generation.
@@ -115,7 +130,7 @@ func lanes(d dev, number uint32) (uint32, abi.Return) {
 
 // InternalSlot165 is DeviceGetFieldValues for fields that nvidia-smi alone knows.
 func InternalSlot165(d *engine.Device, values []abi.FieldValue_t) abi.Return {
-	return fieldValues(d, values, internalFields)
+	return fieldValues(d, values, internalFields(d))
 }
 
 // InternalSlot207 is the GPU's place on the baseboard.

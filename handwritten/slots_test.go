@@ -16,8 +16,10 @@ import (
 )
 
 var slots = []getter{
+	one("65", InternalSlot65, abi.DEVICE_ARCH_HOPPER),
 	one("72", InternalSlot72, 1).bareAnswers(1),
 	one("108", InternalSlot108, 700000),
+	one("157", InternalSlot157, 0).bareAnswers(0),
 	one("207", InternalSlot207, 7).bareAnswers(0),
 	one("211", InternalSlot211, "580.105.08"),
 	one("226", filled(InternalSlot226)),
@@ -184,4 +186,11 @@ func TestSlot165(t *testing.T) {
 	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, values[1].NvmlReturn)
 	assert.Equal(t, abi.ERROR_NOT_SUPPORTED, values[2].NvmlReturn)
 	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, values[3].NvmlReturn)
+
+	// 450 had other numbers.
+	values = []abi.FieldValue_t{{FieldId: 1}, {FieldId: 2}}
+	assert.Equal(t, abi.SUCCESS, InternalSlot165(gpu(t, "extends: h100\nsystem: {driver_version: 450.248.02}\n"), values))
+	assert.Equal(t, abi.SUCCESS, values[0].NvmlReturn)
+	assert.EqualValues(t, 18, values[0].Value[0])
+	assert.Equal(t, abi.ERROR_NOT_SUPPORTED, values[1].NvmlReturn)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // ModelHash identifies the numbering below; front and core exchange it.
-const ModelHash uint64 = 0x18da748428f0cff1
+const ModelHash uint64 = 0x79a2170478d17bc8
 
 // Version is a version of nvml.h and the driver branch that introduced it.
 type Version struct {
@@ -47,7 +47,7 @@ type Symbol struct {
 }
 
 // SymbolCount is the number of symbols of all versions.
-const SymbolCount = 458
+const SymbolCount = 461
 
 /*
 Symbols lists every function of every version by its number at the call gate. It is read from
@@ -428,7 +428,9 @@ nvmlInternalGetExportTable 1 implemented
 nvmlInternalSlot108 1 implemented
 nvmlInternalSlot12 1 implemented
 nvmlInternalSlot138 1 implemented
+nvmlInternalSlot139 1 implemented
 nvmlInternalSlot145 1 implemented
+nvmlInternalSlot157 1 implemented
 nvmlInternalSlot165 1 implemented
 nvmlInternalSlot207 1 implemented
 nvmlInternalSlot208 1 implemented
@@ -445,6 +447,7 @@ nvmlInternalSlot240 1 implemented
 nvmlInternalSlot242 1 implemented
 nvmlInternalSlot243 1 implemented
 nvmlInternalSlot249 1 implemented
+nvmlInternalSlot65 1 implemented
 nvmlInternalSlot72 1 implemented
 nvmlInternalSlot75 1 implemented
 nvmlSetVgpuVersion 1 stub

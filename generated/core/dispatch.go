@@ -177,34 +177,37 @@ var calls = [abi.SymbolCount]func(unsafe.Pointer) abi.Return{
 	361: callInternalSlot108,
 	362: callInternalSlot12,
 	363: callInternalSlot138,
-	364: callInternalSlot145,
-	365: callInternalSlot165,
-	366: callInternalSlot207,
-	367: callInternalSlot208,
-	368: callInternalSlot211,
-	369: callInternalSlot213,
-	370: callInternalSlot214,
-	371: callInternalSlot215,
-	372: callInternalSlot226,
-	373: callInternalSlot23,
-	374: callInternalSlot230,
-	375: callInternalSlot231,
-	377: callInternalSlot240,
-	378: callInternalSlot242,
-	379: callInternalSlot243,
-	380: callInternalSlot249,
-	381: callInternalSlot72,
-	382: callInternalSlot75,
-	384: callShutdown,
-	393: callSystemGetConfComputeState,
-	394: callSystemGetCudaDriverVersion,
-	395: callSystemGetCudaDriverVersion_v2,
-	397: callSystemGetDriverVersion,
-	398: callSystemGetHicVersion,
-	399: callSystemGetNVMLVersion,
-	401: callSystemGetProcessName,
-	402: callSystemGetTopologyGpuSet,
-	407: callUnitGetCount,
+	364: callInternalSlot139,
+	365: callInternalSlot145,
+	366: callInternalSlot157,
+	367: callInternalSlot165,
+	368: callInternalSlot207,
+	369: callInternalSlot208,
+	370: callInternalSlot211,
+	371: callInternalSlot213,
+	372: callInternalSlot214,
+	373: callInternalSlot215,
+	374: callInternalSlot226,
+	375: callInternalSlot23,
+	376: callInternalSlot230,
+	377: callInternalSlot231,
+	379: callInternalSlot240,
+	380: callInternalSlot242,
+	381: callInternalSlot243,
+	382: callInternalSlot249,
+	383: callInternalSlot65,
+	384: callInternalSlot72,
+	385: callInternalSlot75,
+	387: callShutdown,
+	396: callSystemGetConfComputeState,
+	397: callSystemGetCudaDriverVersion,
+	398: callSystemGetCudaDriverVersion_v2,
+	400: callSystemGetDriverVersion,
+	401: callSystemGetHicVersion,
+	402: callSystemGetNVMLVersion,
+	404: callSystemGetProcessName,
+	405: callSystemGetTopologyGpuSet,
+	410: callUnitGetCount,
 }
 
 func callDeviceGetAccountingBufferSize(a unsafe.Pointer) abi.Return {
@@ -3346,6 +3349,23 @@ func callInternalSlot138(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callInternalSlot139(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot72(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
 func callInternalSlot145(a unsafe.Pointer) abi.Return {
 	v0 := handle[engine.Device](a, 0)
 	if v0 == nil {
@@ -3374,6 +3394,23 @@ func callInternalSlot145(a unsafe.Pointer) abi.Return {
 	*(*uint32)(p2) = r2
 	put(p3, unsafe.Pointer(&v3), 4)
 	put(p4, unsafe.Pointer(&v4), 9760)
+	return abi.SUCCESS
+}
+
+func callInternalSlot157(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot157(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
 	return abi.SUCCESS
 }
 
@@ -3660,6 +3697,23 @@ func callInternalSlot249(a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callInternalSlot65(a unsafe.Pointer) abi.Return {
+	v0 := handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p1 := pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot65(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.DeviceArchitecture_t)(p1) = r1
 	return abi.SUCCESS
 }
 

@@ -2401,7 +2401,7 @@ nvmlReturn_t nvmlSetVgpuVersion(nvmlVgpuVersion_t *vgpuVersion)
 
 nvmlReturn_t nvmlShutdown(void)
 {
-    return nvmlfab_shutdown(384, NULL);
+    return nvmlfab_shutdown(387, NULL);
 }
 
 nvmlReturn_t nvmlSystemEventSetCreate(nvmlSystemEventSetCreateRequest_t *request)
@@ -2455,19 +2455,19 @@ nvmlReturn_t nvmlSystemGetConfComputeSettings(nvmlSystemConfComputeSettings_t *s
 nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *state)
 {
     const uint64_t a[] = {NVMLFAB_WORD(state)};
-    return nvmlfab_gate(393, 8, a);
+    return nvmlfab_gate(396, 8, a);
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *cudaDriverVersion)
 {
     const uint64_t a[] = {NVMLFAB_WORD(cudaDriverVersion)};
-    return nvmlfab_gate(394, 1, a);
+    return nvmlfab_gate(397, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersion)
 {
     const uint64_t a[] = {NVMLFAB_WORD(cudaDriverVersion)};
-    return nvmlfab_gate(395, 1, a);
+    return nvmlfab_gate(398, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *branchInfo, unsigned int length)
@@ -2480,19 +2480,19 @@ nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *branchInfo,
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(397, 1, a);
+    return nvmlfab_gate(400, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetHicVersion(unsigned int *hwbcCount, nvmlHwbcEntry_t *hwbcEntries)
 {
     const uint64_t a[] = {NVMLFAB_WORD(hwbcCount), NVMLFAB_WORD(hwbcEntries)};
-    return nvmlfab_gate(398, 1, a);
+    return nvmlfab_gate(401, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(399, 1, a);
+    return nvmlfab_gate(402, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetNvlinkBwMode(unsigned int *nvlinkBwMode)
@@ -2504,13 +2504,13 @@ nvmlReturn_t nvmlSystemGetNvlinkBwMode(unsigned int *nvlinkBwMode)
 nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(pid), NVMLFAB_WORD(name), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(401, 1, a);
+    return nvmlfab_gate(404, 1, a);
 }
 
 nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int cpuNumber, unsigned int *count, nvmlDevice_t *deviceArray)
 {
     const uint64_t a[] = {NVMLFAB_WORD(cpuNumber), NVMLFAB_WORD(count), NVMLFAB_WORD(deviceArray)};
-    return nvmlfab_gate(402, 1, a);
+    return nvmlfab_gate(405, 1, a);
 }
 
 nvmlReturn_t nvmlSystemRegisterEvents(nvmlSystemRegisterEventRequest_t *request)
@@ -2540,7 +2540,7 @@ nvmlReturn_t nvmlSystemSetNvlinkBwMode(unsigned int nvlinkBwMode)
 nvmlReturn_t nvmlUnitGetCount(unsigned int *unitCount)
 {
     const uint64_t a[] = {NVMLFAB_WORD(unitCount)};
-    return nvmlfab_gate(407, 1, a);
+    return nvmlfab_gate(410, 1, a);
 }
 
 nvmlReturn_t nvmlUnitGetDevices(nvmlUnit_t unit, unsigned int *deviceCount, nvmlDevice_t *devices)
@@ -2934,112 +2934,130 @@ nvmlReturn_t nvmlInternalSlot138(nvmlDevice_t device, unsigned int *violation)
     return nvmlfab_gate(363, 1, a);
 }
 
+nvmlReturn_t nvmlInternalSlot139(nvmlDevice_t device, unsigned int *supported)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(supported)};
+    return nvmlfab_gate(364, 1, a);
+}
+
 nvmlReturn_t nvmlInternalSlot145(nvmlDevice_t device, unsigned long long lastSeen, unsigned int *type, nvmlInternalCount_t *count, nvmlInternalSamples_t *samples)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(lastSeen), NVMLFAB_WORD(type), NVMLFAB_WORD(count), NVMLFAB_WORD(samples)};
-    return nvmlfab_gate(364, 1, a);
+    return nvmlfab_gate(365, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot157(nvmlDevice_t device, unsigned int *count)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count)};
+    return nvmlfab_gate(366, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot165(nvmlDevice_t device, int valuesCount, nvmlFieldValue_t *values)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(valuesCount), NVMLFAB_WORD(values)};
-    return nvmlfab_gate(365, 1, a);
+    return nvmlfab_gate(367, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot207(nvmlDevice_t device, unsigned int *moduleId)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(moduleId)};
-    return nvmlfab_gate(366, 1, a);
+    return nvmlfab_gate(368, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot208(nvmlDevice_t device, unsigned int link, nvmlNvLinkErrorCounter_t counter, unsigned int lanes, unsigned long long *counts)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(counter), NVMLFAB_WORD(lanes), NVMLFAB_WORD(counts)};
-    return nvmlfab_gate(367, 1, a);
+    return nvmlfab_gate(369, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot211(nvmlDevice_t device, char *version)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(version)};
-    return nvmlfab_gate(368, 1, a);
+    return nvmlfab_gate(370, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot213(nvmlDevice_t device, unsigned int *count, nvmlInternalProcess_t *processes)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count), NVMLFAB_WORD(processes)};
-    return nvmlfab_gate(369, 1, a);
+    return nvmlfab_gate(371, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot214(nvmlDevice_t device, unsigned int *count, nvmlInternalProcess_t *processes)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count), NVMLFAB_WORD(processes)};
-    return nvmlfab_gate(370, 1, a);
+    return nvmlfab_gate(372, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot215(nvmlDevice_t device, unsigned int *count, nvmlInternalProcess_t *processes)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count), NVMLFAB_WORD(processes)};
-    return nvmlfab_gate(371, 1, a);
+    return nvmlfab_gate(373, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot226(nvmlDevice_t device, nvmlInternalAtomicCaps_t *caps)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(caps)};
-    return nvmlfab_gate(372, 1, a);
+    return nvmlfab_gate(374, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot23(const char *busId1, const char *busId2, unsigned int *level)
 {
     const uint64_t a[] = {NVMLFAB_WORD(busId1), NVMLFAB_WORD(busId2), NVMLFAB_WORD(level)};
-    return nvmlfab_gate(373, 1, a);
+    return nvmlfab_gate(375, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot230(nvmlDevice_t device, unsigned int *generation)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(generation)};
-    return nvmlfab_gate(374, 1, a);
+    return nvmlfab_gate(376, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot231(nvmlDevice_t device, char *partNumber, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(partNumber), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(375, 1, a);
+    return nvmlfab_gate(377, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot240(nvmlDevice_t device, int *limit)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(limit)};
-    return nvmlfab_gate(377, 1, a);
+    return nvmlfab_gate(379, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot242(nvmlDevice_t device, unsigned int *mode)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
-    return nvmlfab_gate(378, 1, a);
+    return nvmlfab_gate(380, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot243(nvmlDevice_t device, unsigned int *mode)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
-    return nvmlfab_gate(379, 1, a);
+    return nvmlfab_gate(381, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot249(nvmlDevice_t device, unsigned int *mode)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
-    return nvmlfab_gate(380, 1, a);
+    return nvmlfab_gate(382, 1, a);
+}
+
+nvmlReturn_t nvmlInternalSlot65(nvmlDevice_t device, nvmlDeviceArchitecture_t *architecture)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(architecture)};
+    return nvmlfab_gate(383, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot72(nvmlDevice_t device, unsigned int *supported)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(supported)};
-    return nvmlfab_gate(381, 1, a);
+    return nvmlfab_gate(384, 1, a);
 }
 
 nvmlReturn_t nvmlInternalSlot75(unsigned int index, unsigned int *domain, unsigned int *bus, unsigned int *device)
 {
     const uint64_t a[] = {NVMLFAB_WORD(index), NVMLFAB_WORD(domain), NVMLFAB_WORD(bus), NVMLFAB_WORD(device)};
-    return nvmlfab_gate(382, 1, a);
+    return nvmlfab_gate(385, 1, a);
 }
 
 /* Slot i is word i; the first word is the size in bytes. */
@@ -3109,7 +3127,7 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot65},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
@@ -3183,7 +3201,7 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlInternalSlot138},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot139},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
@@ -3201,7 +3219,7 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot157},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},

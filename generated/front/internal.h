@@ -18,10 +18,11 @@ nvmlReturn_t nvmlGetBlacklistDeviceInfoByIndex(unsigned int index, nvmlExcludedD
 #pragma GCC visibility push(hidden)
 
 /* Entries of that table, named by their number. Their arguments and their meaning were seen
- * from what nvidia-smi 470, 535 and 550 print after each answer; every other entry answers
- * NOT_SUPPORTED. Seen in use and left so: 26, called for each line that is printed; 81, a
- * handle by index, for which the public function steps in; 209, a voltage in µV, and 232, a
- * deferred memory clock, both of which read N/A on every captured board. */
+ * from what nvidia-smi prints after each answer, that of 470, 535 and 550 if nothing else is
+ * said; every other entry answers NOT_SUPPORTED. Seen in use and left so: 26, called for each
+ * line that is printed; 81, a handle by index, for which the public function steps in; 209, a
+ * voltage in µV, and 232, a deferred memory clock, both of which read N/A on every captured
+ * board; 156 of 450 and 197 of 460, which both became other functions later and are 208 there. */
 
 /* what a bus id consists of: [domain:]bus:device.function */
 nvmlReturn_t nvmlInternalSlot12(const char *busId, unsigned int *domain, unsigned int *bus, unsigned int *device,
@@ -32,8 +33,12 @@ nvmlReturn_t nvmlInternalSlot75(unsigned int index, unsigned int *domain, unsign
  * NV1 and so forth is printed, but nvidia-smi counts the links itself. */
 nvmlReturn_t nvmlInternalSlot23(const char *busId1, const char *busId2, unsigned int *level);
 
-/* whether dmon and pmon may watch the GPU */
+/* 390, 418: architecture. topo -m does not work without it, and 418 prints the ECC counters that
+ * it has. */
+nvmlReturn_t nvmlInternalSlot65(nvmlDevice_t device, nvmlDeviceArchitecture_t *architecture);
+/* whether dmon and pmon may watch the GPU; 390 asks both */
 nvmlReturn_t nvmlInternalSlot72(nvmlDevice_t device, unsigned int *supported);
+nvmlReturn_t nvmlInternalSlot139(nvmlDevice_t device, unsigned int *supported);
 
 /* the power limit in force, in mW: enforced.power.limit of --query-gpu */
 nvmlReturn_t nvmlInternalSlot108(nvmlDevice_t device, unsigned int *limit);
@@ -58,8 +63,12 @@ typedef struct {
 nvmlReturn_t nvmlInternalSlot145(nvmlDevice_t device, unsigned long long lastSeen, unsigned int *type,
                                  nvmlInternalCount_t *count, nvmlInternalSamples_t *samples);
 
+/* 390: the number of processes in a list beside those of nvml.h, whose entries are unknown */
+nvmlReturn_t nvmlInternalSlot157(nvmlDevice_t device, unsigned int *count);
+
 /* nvmlDeviceGetFieldValues for fields of its own: 1 relaxed ordering, which reads N/A on every
- * captured board; 2 the number of a link's lanes, the link being the scope */
+ * captured board; 2 the number of a link's lanes, the link being the scope. 418 and 450: 1 the
+ * number of links to NVSwitches, 2 relaxed ordering. */
 nvmlReturn_t nvmlInternalSlot165(nvmlDevice_t device, int valuesCount, nvmlFieldValue_t *values);
 
 /* 470: module id */
