@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -112,4 +114,31 @@ func TestLibraryFile(t *testing.T) {
 	relocations, err := f.DynValue(elf.DT_TEXTREL)
 	require.NoError(t, err)
 	assert.Empty(t, relocations, "text relocations")
+}
+
+// TestNoDriverIsRefusedWhatItHas: a function that a driver's own library exports does not answer FUNCTION_NOT_FOUND under
+// that driver.
+func TestNoDriverIsRefusedWhatItHas(t *testing.T) {
+	lists, err := filepath.Glob("testdata/exports/*.txt")
+	require.NoError(t, err)
+	require.Len(t, lists, 8)
+	for _, list := range lists {
+		major, _, _ := strings.Cut(filepath.Base(list), ".")
+		branch, err := strconv.Atoi(major)
+		require.NoError(t, err)
+		level := 1 // as the engine counts: drivers before the oldest header have its functions
+		for i, v := range abi.Versions {
+			if v.Driver <= branch {
+				level = i + 1
+			}
+		}
+		text, err := os.ReadFile(list)
+		require.NoError(t, err)
+		names := strings.Fields(string(text))
+		for _, s := range abi.Symbols() {
+			if slices.Contains(names, s.Name) {
+				assert.LessOrEqual(t, s.Since, level, "%s under driver %d", s.Name, branch)
+			}
+		}
+	}
 }

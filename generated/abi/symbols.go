@@ -8,7 +8,7 @@ import (
 )
 
 // ModelHash identifies the numbering below; front and core exchange it.
-const ModelHash uint64 = 0x79a2170478d17bc8
+const ModelHash uint64 = 0x4fab3194eb4483b6
 
 // Version is a version of nvml.h and the driver branch that introduced it.
 type Version struct {
@@ -66,7 +66,7 @@ func Symbols() []Symbol {
 
 const symbols = `nvmlComputeInstanceDestroy 1 stub
 nvmlComputeInstanceGetInfo 1 stub
-nvmlComputeInstanceGetInfo_v2 3 stub
+nvmlComputeInstanceGetInfo_v2 1 stub
 nvmlDeviceCcuGetStreamState 6 stub
 nvmlDeviceCcuSetStreamState 6 stub
 nvmlDeviceClearAccountingPids 1 stub
@@ -74,7 +74,7 @@ nvmlDeviceClearCpuAffinity 1 stub
 nvmlDeviceClearEccErrorCounts 1 stub
 nvmlDeviceClearFieldValues 6 stub
 nvmlDeviceCreateGpuInstance 1 stub
-nvmlDeviceCreateGpuInstanceWithPlacement 3 stub
+nvmlDeviceCreateGpuInstanceWithPlacement 2 stub
 nvmlDeviceDiscoverGpus 1 stub
 nvmlDeviceFreezeNvLinkUtilizationCounter 1 stub
 nvmlDeviceGetAPIRestriction 1 stub
@@ -90,7 +90,7 @@ nvmlDeviceGetAddressingMode 15 implemented
 nvmlDeviceGetApplicationsClock 1 implemented
 nvmlDeviceGetArchitecture 1 implemented
 nvmlDeviceGetAttributes 1 stub
-nvmlDeviceGetAttributes_v2 2 stub
+nvmlDeviceGetAttributes_v2 1 stub
 nvmlDeviceGetAutoBoostedClocksEnabled 1 implemented
 nvmlDeviceGetBAR1MemoryInfo 1 implemented
 nvmlDeviceGetBBXTimeData_v1 18 stub
@@ -102,14 +102,14 @@ nvmlDeviceGetBridgeChipInfo 1 stub
 nvmlDeviceGetBusType 3 stub
 nvmlDeviceGetC2cModeInfoV 9 implemented
 nvmlDeviceGetCapabilities 11 implemented
-nvmlDeviceGetClkMonStatus 3 stub
+nvmlDeviceGetClkMonStatus 2 stub
 nvmlDeviceGetClock 1 implemented
 nvmlDeviceGetClockInfo 1 implemented
 nvmlDeviceGetClockOffsets 11 stub
 nvmlDeviceGetComputeInstanceId 1 stub
 nvmlDeviceGetComputeMode 1 implemented
 nvmlDeviceGetComputeRunningProcesses 1 implemented
-nvmlDeviceGetComputeRunningProcesses_v2 2 implemented
+nvmlDeviceGetComputeRunningProcesses_v2 1 implemented
 nvmlDeviceGetComputeRunningProcesses_v3 3 implemented
 nvmlDeviceGetConfComputeGpuAttestationReport 8 stub
 nvmlDeviceGetConfComputeGpuCertificate 8 stub
@@ -159,7 +159,7 @@ nvmlDeviceGetGpuFabricInfo_v4 19 implemented
 nvmlDeviceGetGpuInstanceById 1 stub
 nvmlDeviceGetGpuInstanceId 1 stub
 nvmlDeviceGetGpuInstancePossiblePlacements 1 stub
-nvmlDeviceGetGpuInstancePossiblePlacements_v2 3 stub
+nvmlDeviceGetGpuInstancePossiblePlacements_v2 2 stub
 nvmlDeviceGetGpuInstanceProfileInfo 1 stub
 nvmlDeviceGetGpuInstanceProfileInfoByIdV 15 stub
 nvmlDeviceGetGpuInstanceProfileInfoV 3 stub
@@ -168,12 +168,12 @@ nvmlDeviceGetGpuInstances 1 stub
 nvmlDeviceGetGpuMaxPcieLinkGeneration 6 implemented
 nvmlDeviceGetGpuOperationMode 1 implemented
 nvmlDeviceGetGraphicsRunningProcesses 1 implemented
-nvmlDeviceGetGraphicsRunningProcesses_v2 2 implemented
+nvmlDeviceGetGraphicsRunningProcesses_v2 1 implemented
 nvmlDeviceGetGraphicsRunningProcesses_v3 3 implemented
 nvmlDeviceGetGridLicensableFeatures 1 stub
 nvmlDeviceGetGridLicensableFeatures_v2 1 stub
 nvmlDeviceGetGridLicensableFeatures_v3 1 stub
-nvmlDeviceGetGridLicensableFeatures_v4 3 stub
+nvmlDeviceGetGridLicensableFeatures_v4 2 stub
 nvmlDeviceGetGspFirmwareMode 4 implemented
 nvmlDeviceGetGspFirmwareVersion 4 implemented
 nvmlDeviceGetHandleByIndex 1 implemented
@@ -191,9 +191,9 @@ nvmlDeviceGetInforomImageVersion 1 implemented
 nvmlDeviceGetInforomVersion 1 implemented
 nvmlDeviceGetIrqNum 3 stub
 nvmlDeviceGetJpgUtilization 8 implemented
-nvmlDeviceGetLastBBXFlushTime 9 implemented
-nvmlDeviceGetMPSComputeRunningProcesses 3 implemented
-nvmlDeviceGetMPSComputeRunningProcesses_v2 3 implemented
+nvmlDeviceGetLastBBXFlushTime 8 implemented
+nvmlDeviceGetMPSComputeRunningProcesses 1 implemented
+nvmlDeviceGetMPSComputeRunningProcesses_v2 2 implemented
 nvmlDeviceGetMPSComputeRunningProcesses_v3 3 implemented
 nvmlDeviceGetMarginTemperature 13 implemented
 nvmlDeviceGetMaxClockInfo 1 implemented
@@ -223,7 +223,7 @@ nvmlDeviceGetNumaNodeId 10 stub
 nvmlDeviceGetNvLinkCapability 1 implemented
 nvmlDeviceGetNvLinkErrorCounter 1 implemented
 nvmlDeviceGetNvLinkInfo 15 stub
-nvmlDeviceGetNvLinkRemoteDeviceType 3 implemented
+nvmlDeviceGetNvLinkRemoteDeviceType 2 implemented
 nvmlDeviceGetNvLinkRemotePciInfo 1 implemented
 nvmlDeviceGetNvLinkRemotePciInfo_v2 1 implemented
 nvmlDeviceGetNvLinkState 1 implemented
@@ -266,11 +266,11 @@ nvmlDeviceGetRepairStatus 15 implemented
 nvmlDeviceGetRetiredPages 1 implemented
 nvmlDeviceGetRetiredPagesPendingStatus 1 implemented
 nvmlDeviceGetRetiredPages_v2 1 implemented
-nvmlDeviceGetRowRemapperHistogram 2 implemented
+nvmlDeviceGetRowRemapperHistogram 1 implemented
 nvmlDeviceGetRunningProcessDetailList 8 stub
 nvmlDeviceGetSamples 1 implemented
 nvmlDeviceGetSerial 1 implemented
-nvmlDeviceGetSramEccErrorStatus 10 implemented
+nvmlDeviceGetSramEccErrorStatus 8 implemented
 nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts 15 stub
 nvmlDeviceGetSupportedClocksEventReasons 8 implemented
 nvmlDeviceGetSupportedClocksThrottleReasons 1 implemented
@@ -324,7 +324,7 @@ nvmlDeviceRemoveGpu 1 stub
 nvmlDeviceRemoveGpu_v2 1 stub
 nvmlDeviceResetApplicationsClocks 1 stub
 nvmlDeviceResetGpuLockedClocks 1 stub
-nvmlDeviceResetMemoryLockedClocks 3 stub
+nvmlDeviceResetMemoryLockedClocks 2 stub
 nvmlDeviceResetNvLinkErrorCounters 1 stub
 nvmlDeviceResetNvLinkUtilizationCounter 1 stub
 nvmlDeviceSetAPIRestriction 1 stub
@@ -349,7 +349,7 @@ nvmlDeviceSetGpuOperationMode 1 stub
 nvmlDeviceSetHostname_v1 16 stub
 nvmlDeviceSetMemClkVfOffset 5 stub
 nvmlDeviceSetMemoryLimits_v1 19 stub
-nvmlDeviceSetMemoryLockedClocks 3 stub
+nvmlDeviceSetMemoryLockedClocks 2 stub
 nvmlDeviceSetMigMode 1 stub
 nvmlDeviceSetNvLinkDeviceLowPowerThreshold 6 stub
 nvmlDeviceSetNvLinkUtilizationControl 1 stub
@@ -361,7 +361,7 @@ nvmlDeviceSetPowerManagementLimit_v2 8 stub
 nvmlDeviceSetPowerMizerMode_v1 15 stub
 nvmlDeviceSetPowerMode 5 stub
 nvmlDeviceSetRusdSettings_v1 16 stub
-nvmlDeviceSetTemperatureThreshold 3 stub
+nvmlDeviceSetTemperatureThreshold 2 stub
 nvmlDeviceSetVgpuCapabilities 10 stub
 nvmlDeviceSetVgpuHeterogeneousMode 10 stub
 nvmlDeviceSetVgpuSchedulerState 6 stub
@@ -387,8 +387,8 @@ nvmlEventSetWait_v2 1 stub
 nvmlEventSetWait_v3 19 stub
 nvmlGetBlacklistDeviceCount 1 implemented
 nvmlGetBlacklistDeviceInfoByIndex 1 implemented
-nvmlGetExcludedDeviceCount 3 implemented
-nvmlGetExcludedDeviceInfoByIndex 3 implemented
+nvmlGetExcludedDeviceCount 2 implemented
+nvmlGetExcludedDeviceInfoByIndex 2 implemented
 nvmlGetVgpuCompatibility 1 stub
 nvmlGetVgpuDriverCapabilities 6 stub
 nvmlGetVgpuVersion 1 stub
@@ -495,7 +495,7 @@ nvmlVgpuInstanceGetFBCSessions 1 stub
 nvmlVgpuInstanceGetFBCStats 1 stub
 nvmlVgpuInstanceGetFbUsage 1 stub
 nvmlVgpuInstanceGetFrameRateLimit 1 stub
-nvmlVgpuInstanceGetGpuInstanceId 3 stub
+nvmlVgpuInstanceGetGpuInstanceId 2 stub
 nvmlVgpuInstanceGetGpuPciId 3 stub
 nvmlVgpuInstanceGetLicenseInfo 3 stub
 nvmlVgpuInstanceGetLicenseInfo_v2 3 stub
@@ -516,7 +516,7 @@ nvmlVgpuTypeGetDeviceID 1 stub
 nvmlVgpuTypeGetFbReservation 10 stub
 nvmlVgpuTypeGetFrameRateLimit 1 stub
 nvmlVgpuTypeGetFramebufferSize 1 stub
-nvmlVgpuTypeGetGpuInstanceProfileId 2 stub
+nvmlVgpuTypeGetGpuInstanceProfileId 1 stub
 nvmlVgpuTypeGetGspHeapSize 10 stub
 nvmlVgpuTypeGetLicense 1 stub
 nvmlVgpuTypeGetMaxInstances 1 stub

@@ -2758,10 +2758,10 @@ func callDeviceGetSamples(a unsafe.Pointer) abi.Return {
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	*(*abi.ValueType_t)(p3) = r3
 	if ret = putList(p4, p5, r5, 16, true); ret != abi.SUCCESS {
 		return ret
 	}
+	*(*abi.ValueType_t)(p3) = r3
 	return abi.SUCCESS
 }
 

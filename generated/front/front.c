@@ -21,7 +21,7 @@ nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t computeInstance
 {
     (void)computeInstance;
     (void)info;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(1);
 }
 
 nvmlReturn_t nvmlDeviceClearAccountingPids(nvmlDevice_t device)
@@ -65,7 +65,7 @@ nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(nvmlDevice_t device, unsig
     (void)profileId;
     (void)placement;
     (void)gpuInstance;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(2);
 }
 
 nvmlReturn_t nvmlDeviceDiscoverGpus(nvmlPciInfo_t *pciInfo)
@@ -172,7 +172,7 @@ nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttribute
 {
     (void)device;
     (void)attributes;
-    return nvmlfab_stub(2);
+    return nvmlfab_stub(1);
 }
 
 nvmlReturn_t nvmlDeviceGetAutoBoostedClocksEnabled(nvmlDevice_t device, nvmlEnableState_t *isEnabled, nvmlEnableState_t *defaultIsEnabled)
@@ -249,7 +249,7 @@ nvmlReturn_t nvmlDeviceGetClkMonStatus(nvmlDevice_t device, nvmlClkMonStatus_t *
 {
     (void)device;
     (void)status;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(2);
 }
 
 nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t clockType, nvmlClockId_t clockId, unsigned int *clockMHz)
@@ -293,7 +293,7 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
-    return nvmlfab_gate(45, 2, a);
+    return nvmlfab_gate(45, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
@@ -619,7 +619,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, 
     (void)profileId;
     (void)placements;
     (void)count;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(2);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned int profile, nvmlGpuInstanceProfileInfo_t *info)
@@ -684,7 +684,7 @@ nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
-    return nvmlfab_gate(104, 2, a);
+    return nvmlfab_gate(104, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
@@ -718,7 +718,7 @@ nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t device, nvmlGri
 {
     (void)device;
     (void)pGridLicensableFeatures;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(2);
 }
 
 nvmlReturn_t nvmlDeviceGetGspFirmwareMode(nvmlDevice_t device, unsigned int *isEnabled, unsigned int *defaultMode)
@@ -829,19 +829,19 @@ nvmlReturn_t nvmlDeviceGetJpgUtilization(nvmlDevice_t device, unsigned int *util
 nvmlReturn_t nvmlDeviceGetLastBBXFlushTime(nvmlDevice_t device, unsigned long long *timestamp, unsigned long *durationUs)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(timestamp), NVMLFAB_WORD(durationUs)};
-    return nvmlfab_gate(127, 9, a);
+    return nvmlfab_gate(127, 8, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
-    return nvmlfab_gate(128, 3, a);
+    return nvmlfab_gate(128, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
-    return nvmlfab_gate(129, 3, a);
+    return nvmlfab_gate(129, 2, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
@@ -1033,7 +1033,7 @@ nvmlReturn_t nvmlDeviceGetNvLinkInfo(nvmlDevice_t device, nvmlNvLinkInfo_t *info
 nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link, nvmlIntNvLinkDeviceType_t *pNvLinkDeviceType)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(pNvLinkDeviceType)};
-    return nvmlfab_gate(159, 3, a);
+    return nvmlfab_gate(159, 2, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci)
@@ -1301,7 +1301,7 @@ nvmlReturn_t nvmlDeviceGetRetiredPages_v2(nvmlDevice_t device, nvmlPageRetiremen
 nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device, nvmlRowRemapperHistogramValues_t *values)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(values)};
-    return nvmlfab_gate(202, 2, a);
+    return nvmlfab_gate(202, 1, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *plist)
@@ -1326,7 +1326,7 @@ nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int
 nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEccSramErrorStatus_t *status)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(status)};
-    return nvmlfab_gate(206, 10, a);
+    return nvmlfab_gate(206, 8, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts(nvmlDevice_t device, nvmlEccSramUniqueUncorrectedErrorCounts_t *errorCounts)
@@ -1687,7 +1687,7 @@ nvmlReturn_t nvmlDeviceResetGpuLockedClocks(nvmlDevice_t device)
 nvmlReturn_t nvmlDeviceResetMemoryLockedClocks(nvmlDevice_t device)
 {
     (void)device;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(2);
 }
 
 nvmlReturn_t nvmlDeviceResetNvLinkErrorCounters(nvmlDevice_t device, unsigned int link)
@@ -1870,7 +1870,7 @@ nvmlReturn_t nvmlDeviceSetMemoryLockedClocks(nvmlDevice_t device, unsigned int m
     (void)device;
     (void)minMemClockMHz;
     (void)maxMemClockMHz;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(2);
 }
 
 nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlReturn_t *activationStatus)
@@ -1952,7 +1952,7 @@ nvmlReturn_t nvmlDeviceSetTemperatureThreshold(nvmlDevice_t device, nvmlTemperat
     (void)device;
     (void)thresholdType;
     (void)temp;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(2);
 }
 
 nvmlReturn_t nvmlDeviceSetVgpuCapabilities(nvmlDevice_t device, nvmlDeviceVgpuCapability_t capability, nvmlEnableState_t state)
@@ -2128,13 +2128,13 @@ nvmlReturn_t nvmlGetBlacklistDeviceInfoByIndex(unsigned int index, nvmlExcludedD
 nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned int *deviceCount)
 {
     const uint64_t a[] = {NVMLFAB_WORD(deviceCount)};
-    return nvmlfab_gate(323, 3, a);
+    return nvmlfab_gate(323, 2, a);
 }
 
 nvmlReturn_t nvmlGetExcludedDeviceInfoByIndex(unsigned int index, nvmlExcludedDeviceInfo_t *info)
 {
     const uint64_t a[] = {NVMLFAB_WORD(index), NVMLFAB_WORD(info)};
-    return nvmlfab_gate(324, 3, a);
+    return nvmlfab_gate(324, 2, a);
 }
 
 nvmlReturn_t nvmlGetVgpuCompatibility(nvmlVgpuMetadata_t *vgpuMetadata, nvmlVgpuPgpuMetadata_t *pgpuMetadata, nvmlVgpuPgpuCompatibility_t *compatibilityInfo)
@@ -2694,7 +2694,7 @@ nvmlReturn_t nvmlVgpuInstanceGetGpuInstanceId(nvmlVgpuInstance_t vgpuInstance, u
 {
     (void)vgpuInstance;
     (void)gpuInstanceId;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(2);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetGpuPciId(nvmlVgpuInstance_t vgpuInstance, char *vgpuPciId, unsigned int *length)
@@ -2851,7 +2851,7 @@ nvmlReturn_t nvmlVgpuTypeGetGpuInstanceProfileId(nvmlVgpuTypeId_t vgpuTypeId, un
 {
     (void)vgpuTypeId;
     (void)gpuInstanceProfileId;
-    return nvmlfab_stub(2);
+    return nvmlfab_stub(1);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetGspHeapSize(nvmlVgpuTypeId_t vgpuTypeId, unsigned long long *gspHeapSize)

@@ -22,7 +22,7 @@ type Symbol struct {
 	Name   string          // with prefix: nvmlDeviceGetName
 	Func   *model.Function // the prototype in the newest header that declares it
 	Header *model.Header   // that header
-	Since  int             // the oldest header that declares it, counted from 1
+	Since  int             // the oldest header whose driver has it, counted from 1
 	Args   []Arg           // how its parameters become Go
 
 	uses []use // every header that declares it, oldest first
@@ -63,14 +63,48 @@ func (s *Symbol) ProtoIn(nvml string) *model.Function {
 	return nil
 }
 
+// early are functions that drivers have before the header that first declares them, with the header of that driver or the
+// last one before it. Long-lived branches got them later, by the exports of the libraries that Debian carries.
+var early = map[string]string{
+	"nvmlDeviceGetMPSComputeRunningProcesses": "11.0", // 390 and 418 too
+
+	"nvmlComputeInstanceGetInfo_v2":            "11.0", // 450.248.02
+	"nvmlDeviceGetAttributes_v2":               "11.0",
+	"nvmlDeviceGetComputeRunningProcesses_v2":  "11.0",
+	"nvmlDeviceGetGraphicsRunningProcesses_v2": "11.0",
+	"nvmlDeviceGetRowRemapperHistogram":        "11.0",
+	"nvmlVgpuTypeGetGpuInstanceProfileId":      "11.0",
+
+	"nvmlDeviceCreateGpuInstanceWithPlacement":      "11.1", // 460.106.00
+	"nvmlDeviceSetTemperatureThreshold":             "11.1",
+	"nvmlVgpuInstanceGetGpuInstanceId":              "11.1",
+	"nvmlDeviceGetClkMonStatus":                     "11.1", // 470.256.02
+	"nvmlDeviceGetGpuInstancePossiblePlacements_v2": "11.1",
+	"nvmlDeviceGetGridLicensableFeatures_v4":        "11.1",
+	"nvmlDeviceGetMPSComputeRunningProcesses_v2":    "11.1",
+	"nvmlDeviceGetNvLinkRemoteDeviceType":           "11.1",
+	"nvmlDeviceResetMemoryLockedClocks":             "11.1",
+	"nvmlDeviceSetMemoryLockedClocks":               "11.1",
+	"nvmlGetExcludedDeviceCount":                    "11.1",
+	"nvmlGetExcludedDeviceInfoByIndex":              "11.1",
+
+	"nvmlDeviceGetLastBBXFlushTime":   "12.2.140", // 535.261.03
+	"nvmlDeviceGetSramEccErrorStatus": "12.2.140",
+}
+
 // Bind orders the symbols of all headers (oldest header first) and classifies their parameters.
 func Bind(headers []*model.Header) ([]*Symbol, error) {
 	byName := map[string]*Symbol{}
+	place := map[string]int{}
 	for i, h := range headers {
+		place[h.NVML] = i + 1
 		for _, f := range h.Functions {
 			s := byName[f.Name]
 			if s == nil {
 				s = &Symbol{Name: f.Name, Since: i + 1}
+				if before := place[early[f.Name]]; before > 0 {
+					s.Since = before
+				}
 				byName[f.Name] = s
 			}
 			s.uses = append(s.uses, use{h, f})

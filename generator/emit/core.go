@@ -58,8 +58,8 @@ func invalid() *jen.Statement {
 // unpack writes the body of one dispatch function.
 func unpack(g *jen.Group, s *binding.Symbol, name string) {
 	var args, results []jen.Code
-	var stores []func(*jen.Group) // what happens after success
-	var optional *jen.Statement   // true if every pointer that may be NULL is
+	var packs, stores []func(*jen.Group) // what happens after success: first what can still fail, so that all or nothing is written
+	var optional *jen.Statement          // true if every pointer that may be NULL is
 	word := func(i int, typ string) *jen.Statement {
 		return jen.Id("word").Types(goType(typ)).Call(jen.Id("a"), jen.Lit(i))
 	}
@@ -79,7 +79,7 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 	}
 	// store runs a packing function that can itself fail
 	store := func(call *jen.Statement) {
-		stores = append(stores, func(g *jen.Group) {
+		packs = append(packs, func(g *jen.Group) {
 			g.If(jen.Id("ret").Op("=").Add(call), jen.Id("ret").Op("!=").Qual(abiPath, "SUCCESS")).Block(jen.Return(jen.Id("ret")))
 		})
 	}
@@ -189,7 +189,7 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 	}
 
 	call := jen.Qual(handPath, name).Call(args...)
-	if len(stores) == 0 {
+	if stores = append(packs, stores...); len(stores) == 0 {
 		g.Return(call)
 		return
 	}

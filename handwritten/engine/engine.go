@@ -79,6 +79,7 @@ func start(board *profiles.Board, place func(Kind, object) error) error {
 	for i := range board.Devices {
 		d := &Device{Device: &board.Devices[i], node: n}
 		if err := place(DeviceKind, d); err != nil {
+			table.Store(nil) // the handles of half a node are none
 			return err
 		}
 		n.Devices[i] = d
