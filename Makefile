@@ -82,8 +82,21 @@ $(sort dist/lib $(libdir) dist/bin):
 # ---- The commands --------------------------------------------------------------------------------------------------
 
 # go build itself knows whether there is anything to do.
-bin: | dist/bin
+bin: dist/bin/nvidia-imex | dist/bin
 	@CGO_ENABLED=0 go build -trimpath -o dist/bin/ ./shims/nvmlfab
+
+# nvidia-imex hands on what Go's runtime would change: its runtime handles no signal, unblocks none, and opens nothing in
+# the place of standard input, output or error where one is closed.
+dist/bin/nvidia-imex: $(wildcard shims/imex/*.go) go.mod Makefile | dist/bin
+	@echo "go build ./shims/imex -o $@"; \
+	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; runtime=$$(go env GOROOT)/src/runtime; \
+	sed -E 's,^(\t/\* [0-9]+ \*/ )\{[^"]*",\1{0\, ",' "$$runtime/sigtab_linux_generic.go" > "$$overlay/table.go"; \
+	sed 's/^func checkfds() {/&\n\treturn/' "$$runtime/fds_unix.go" > "$$overlay/fds.go"; \
+	printf '{"Replace": {"%s": "%s", "%s": "%s"}}' "$$runtime/sigtab_linux_generic.go" "$$overlay/table.go" \
+	  "$$runtime/fds_unix.go" "$$overlay/fds.go" > "$$overlay/overlay.json"; \
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" -ldflags '-s -w' \
+	  -o $@.$$$$ ./shims/imex; \
+	mv $@.$$$$ $@
 
 generate:
 	go generate ./profiles
