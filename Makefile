@@ -35,7 +35,7 @@ endif
 go_files   := $(shell find generated handwritten profiles -type f ! -name '*_test.go' 2>/dev/null) go.mod go.sum
 front_deps := $(shell find generated/front $(if $(NVML),generator nvml-headers handwritten) -type f ! -name '*_test.go' 2>/dev/null)
 
-lib: $(libdir)/libnvidia-ml.so $(libdir)/libnvidia-ml.so.1 $(libdir)/libnvmlfab-core.so.1
+lib: $(libdir)/libnvidia-ml.so $(libdir)/libnvidia-ml.so.1 $(libdir)/libnvmlfab-core.so.1 $(if $(NVML),,dist/lib/libnvgpufilter.so)
 
 # Everything is made under another name and renamed, so that whoever loads the library never meets half of one, and two
 # makes at a time do no harm.
@@ -61,14 +61,22 @@ $(libdir)/libnvidia-ml.so.1: $(front_deps) Makefile | $(libdir)
 core_debug  := asyncpreemptoff=1,gcshrinkstackoff=1,containermaxprocs=0,updatemaxprocs=0
 leave_alone := SIGSTKFLT|SIGCHLD|SIGPROF|signal 34
 
-dist/lib/libnvmlfab-core.so.1: $(go_files) Makefile | dist/lib
-	@echo "go build ./generated/core -o $@"; \
+dist/lib/libnvmlfab-core.so.1: package := ./generated/core
+dist/lib/libnvmlfab-core.so.1: $(go_files)
+gpufilters := dist/lib/libnvgpufilter.so dist/arm64/libnvgpufilter.so
+$(gpufilters): package := ./shims/gpufilter/lib
+$(gpufilters): $(filter-out %_test.go,$(wildcard shims/gpufilter/*.* shims/gpufilter/lib/*.*)) go.mod go.sum
+dist/arm64/libnvgpufilter.so: export GOARCH := arm64
+dist/arm64/libnvgpufilter.so: export CC := aarch64-linux-gnu-gcc
+
+dist/lib/libnvmlfab-core.so.1 $(gpufilters): Makefile | dist/lib dist/arm64
+	@echo "go build $(package) -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
 	table=$$(go env GOROOT)/src/runtime/sigtab_linux_generic.go; \
 	sed -E '/$(leave_alone)/s/ \+ _SigUnblock//' "$$table" > "$$overlay/table.go"; \
 	printf '{"Replace": {"%s": "%s"}}' "$$table" "$$overlay/table.go" > "$$overlay/overlay.json"; \
 	CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
-	  -ldflags '-s -w -X runtime.godebugDefault=$(core_debug)' -o $@.$$$$.so ./generated/core; \
+	  -ldflags '-s -w -X runtime.godebugDefault=$(core_debug)' -o $@.$$$$.so $(package); \
 	rm -f $@.$$$$.h; mv $@.$$$$.so $@
 
 ifdef NVML
@@ -76,7 +84,7 @@ $(libdir)/libnvmlfab-core.so.1: dist/lib/libnvmlfab-core.so.1 | $(libdir)
 	@cp $< $@.$$$$; mv $@.$$$$ $@
 endif
 
-$(sort dist/lib $(libdir) dist/bin):
+$(sort dist/lib $(libdir) dist/bin dist/arm64):
 	@mkdir -p $@
 
 # ---- The commands --------------------------------------------------------------------------------------------------
@@ -126,7 +134,7 @@ run: all
 # Debian packages that the tests use: commands that bear the package's name, and the rest. On a derivative, the archive's
 # keyring and debootstrap, which knows a mirror, let tests/fetch bring programs from Debian.
 commands  := gcc make git python3
-libraries := libc6-dev ca-certificates $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
+libraries := libc6-dev ca-certificates gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
 
 setup:
 	@missing=; \
