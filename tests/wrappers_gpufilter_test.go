@@ -179,3 +179,156 @@ func TestGPUFilterPatches(t *testing.T) {
 		})
 	}
 }
+
+// TestGPUFilterAnswers: what the hook changes in answers, and what it leaves alone.
+func TestGPUFilterAnswers(t *testing.T) {
+	const (
+		all4, some    = "100 200 10100 300", "100 300"
+		probed        = "100 200 10100 300 excluded 200"
+		flagged, none = "100/1 200/2 10100/3 300/4 excluded 200", ""
+	)
+	for _, m := range machines {
+		t.Run(m.name, func(t *testing.T) {
+			dir := m.stage(t)
+			calls := []struct{ call, want string }{
+				{"/dev/nvidiactl 0xC020462A 0x201 128 0 ok", "0: " + some},
+				{"/dev/nvidiactl 0xC020462A 0x214 256 0 ok", "0: 100 300 excluded 200"},
+				{"/dev/nvidiactl 0xC020462A 0x214 384 0 ok", "0: 100/1 300/4 excluded 200"},
+				{"/dev/nvidiactl 0xC028462A 0x201 128 0 ok", "0: " + some},                         // another size of NVOS54
+				{"/dev/nvidiactl 0xFFFFFFFFC020462A 0x201 128 0 ok", "0: " + some},                 // a request that was an int
+				{"/dev/nvidiactl 0xC020462A 0x201 128 0x20 ok", "0: " + some},                      // another flag
+				{"/dev/nvidiactl 0xC020462A 0x201 256 0 ok", "0: " + probed},                       // the other's size
+				{"/dev/nvidiactl 0xC020462A 0x214 128 0 ok", "0: " + all4},                         // the other's size
+				{"/dev/nvidiactl 0xC020462A 0x201 132 0 ok", "0: " + all4},                         // nobody's size
+				{"/dev/nvidiactl 0xC020462A 0x214 380 0 ok", "0: " + probed},                       // nobody's size
+				{"/dev/nvidiactl 0xC020462A 0x215 128 0 ok", "0: " + all4},                         // another command
+				{"/dev/nvidiactl 0xC020462A 0x201 128 4 ok", "0: " + all4},                         // FINN-serialised
+				{"/dev/nvidiactl 0xC020462A 0x201 128 0 status", "0: " + all4},                     // refused by the RM
+				{"/dev/nvidiactl 0xC020462A 0x201 128 0 error", "-1:" + none},                      // refused by the kernel
+				{"/dev/nvidiactl 0xC020462B 0x201 128 0 ok", "0: " + all4},                         // another number
+				{"/dev/nvidiactl 0xC020472A 0x201 128 0 ok", "0: " + all4},                         // another type
+				{"/dev/nvidiactl 0x8020462A 0x201 128 0 ok", "0: " + all4},                         // another direction
+				{"/dev/nvidiactl 0xC01046D3 0x201 128 0 ok", "0: " + all4},                         // XFER
+				{"/dev/zero 0xC020462A 0x214 384 0 ok", "0: " + flagged},                           // another device
+				{"none 0xC020462A 0x201 128 0 ok", "-1:" + none},                                   // nor here
+				{filepath.Join(dir, "libother.so") + " 0xC020462A 0x214 256 0 ok", "0: " + probed}, // no device at all
+			}
+			commands := []string{"filter", "load libcuda.so.1", "install"}
+			for _, c := range calls {
+				commands = append(commands, "ask libcuda.so.1 "+c.call)
+			}
+			out := m.session(t, dir, someHidden, nil, commands...).succeeds(t)
+			for i, c := range calls {
+				line := regexp.MustCompile(` errno \d+`).ReplaceAllString(out.lines()[i+1], "")
+				assert.Equal(t, "libcuda.so.1 "+c.want, line, c.call)
+			}
+			// errno is the caller's, and the kernel's where the call fails
+			out = m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "install",
+				"ask libcuda.so.1 /dev/zero 0xC020462A 0x201 128 0 ok", "ask libcuda.so.1 /dev/zero 0xC020462A 0x201 128 0 error").succeeds(t)
+			assert.Equal(t, []string{"libcuda.so.1 0 errno 77: 100 200 10100 300", "libcuda.so.1 -1 errno 4:"}, out.lines()[1:])
+		})
+	}
+}
+
+// TestGPUFilterHosts: the filter stays out unless some GPUs are hidden, and not all of them.
+func TestGPUFilterHosts(t *testing.T) {
+	m := machines[0]
+	dir := m.stage(t)
+	node := func(node string) gpu { return gpu{"0000:01:00.0", 5, node} }
+	for name, c := range map[string]struct {
+		gpus  []gpu
+		env   []string
+		ids   string
+		words int
+	}{
+		"some hidden":        {someHidden, nil, "100 300", 1},
+		"on, explicitly":     {someHidden, []string{"NVMLFAB_GPUFILTER=on"}, "100 300", 1},
+		"off":                {someHidden, []string{"NVMLFAB_GPUFILTER=off"}, "100 200 10100 300", 0},
+		"no driver":          {nil, nil, "100 200 10100 300", 0},
+		"none hidden":        {[]gpu{node("opens")}, nil, "100 200 10100 300", 0},
+		"all hidden":         {[]gpu{node("fails"), {"0000:02:00.0", 1, "missing"}}, nil, "100 200 10100 300", 0},
+		"others hidden":      {[]gpu{node("opens"), {"0000:99:00.0", 1, "missing"}}, nil, "100", 1},
+		"others reachable":   {[]gpu{{"0000:99:00.0", 1, "opens"}, {"0000:02:00.0", 2, "fails"}}, nil, "100 200 10100 300", 1},
+		"same bus, reversed": {[]gpu{{"0000:01:00.0", 1, "missing"}, {"0001:01:00.0", 2, "opens"}}, nil, "10100", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := m.session(t, dir, c.gpus, c.env, "filter", "load libcuda.so.1", "mark", "install", "changes",
+				"ask libcuda.so.1"+askAttached).succeeds(t)
+			assert.Empty(t, out.stderr)
+			assert.Contains(t, out.lines(), fmt.Sprintf("%d words changed", c.words))
+			assert.Equal(t, "libcuda.so.1 0 errno 77: "+c.ids, out.lines()[len(out.lines())-1])
+		})
+	}
+}
+
+func TestGPUFilterSaysWhatItDid(t *testing.T) {
+	m := machines[0]
+	dir := m.stage(t)
+	out := m.session(t, dir, someHidden, []string{"NVMLFAB_DEBUG=1"}, "filter", "load libcuda.so.1", "install").succeeds(t)
+	assert.Equal(t, "nvmlfab: gpufilter: GPUs that open: 0x100 0x300; that do not: 0x200 0x10100\n"+
+		"nvmlfab: gpufilter: "+filepath.Join(dir, "libcuda.so.1")+": 1 of 1 slots of ioctl changed\n", out.stderr)
+}
+
+func TestGPUFilterBoundImport(t *testing.T) {
+	for _, m := range machines {
+		dir := m.stage(t)
+		out := m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "load libnvcuvid.so.1", "load libother.so",
+			"bound libcuda ioctl", "bound libnvcuvid ioctl", "ask libcuda.so.1"+askAttached, "bound libcuda ioctl", "install",
+			"bound libcuda ioctl", "bound libnvcuvid ioctl", "bound libother ioctl", "bound libnvcuvid getppid",
+			"bound libnvcuvid no_such_symbol", "bound libnothing ioctl").succeeds(t)
+		assert.Equal(t, []string{
+			"ioctl in libcuda: libcuda.so.1", // lazy, not called yet
+			"ioctl in libnvcuvid: host",
+			"libcuda.so.1 0 errno 77: 100 200 10100 300",
+			"ioctl in libcuda: host",
+			"install 0",
+			"ioctl in libcuda: libnvgpufilter.so",
+			"ioctl in libnvcuvid: libnvgpufilter.so",
+			"ioctl in libother: libother.so",
+			"getppid in libnvcuvid: libc.so.6",
+			"no_such_symbol in libnvcuvid: nowhere",
+			"ioctl in libnothing: nowhere",
+		}, out.lines(), m.name)
+	}
+}
+
+// TestGPUFilterAfterUnloading: a library that is loaded once more is changed once more.
+func TestGPUFilterAfterUnloading(t *testing.T) {
+	m := machines[0]
+	dir := m.stage(t)
+	out := m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "install", "unload libcuda.so.1", "install", "load libcuda.so.1",
+		"ask libcuda.so.1"+askAttached, "install", "ask libcuda.so.1"+askAttached).succeeds(t)
+	assert.Equal(t, []string{"install 0", "install 0", "libcuda.so.1 0 errno 77: 100 200 10100 300", "install 0",
+		"libcuda.so.1 0 errno 77: 100 300"}, out.lines())
+}
+
+// TestGPUFilterAfterFork: the hook works in a child; installing anew does not, and says so.
+func TestGPUFilterAfterFork(t *testing.T) {
+	m := machines[0]
+	dir := m.stage(t)
+	out := m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "install", "fork", "ask libcuda.so.1"+askAttached, "fork",
+		"ask libcuda.so.1"+askAttached, "install", "bound libcuda ioctl").succeeds(t)
+	assert.Equal(t, []string{"install 0", "libcuda.so.1 0 errno 77: 100 300", "libcuda.so.1 0 errno 77: 100 300", "install -1",
+		"ioctl in libcuda: nowhere"}, out.lines())
+	assert.Equal(t, 2, strings.Count(out.stderr, "nvmlfab: gpufilter: the process has forked"), out.stderr)
+}
+
+// TestGPUFilterStorm: threads that ask while children are forked and Go collects its garbage, in a program in C, where the
+// smallest heap makes collections frequent, and in one in Go.
+func TestGPUFilterStorm(t *testing.T) {
+	m := machines[0]
+	dir := m.stage(t)
+	path := func(name string) string { return filepath.Join(dir, name) }
+	t.Run("C", func(t *testing.T) {
+		storm := m.cc(t, path("storm"), "storm.c", "-rdynamic", "-pthread")
+		out := privately(t, someHidden, []string{"GOGC=1"}, storm, path("libnvgpufilter.so"), path("libcuda.so.1"), path("libnvcuvid.so.1")).succeeds(t)
+		assert.Equal(t, "0 wrong\n", out.stdout)
+		t.Log(out.stderr)
+	})
+	t.Run("Go", func(t *testing.T) {
+		run(t, []string{"CGO_ENABLED=1"}, "go", "build", "-o", path("gostorm"), "./tests/testdata/gpufilter/gostorm").succeeds(t)
+		out := privately(t, someHidden, nil, path("gostorm"), path("libcuda.so.1")).succeeds(t)
+		assert.Equal(t, "0 wrong\n", out.stdout)
+		t.Log(out.stderr)
+	})
+}
