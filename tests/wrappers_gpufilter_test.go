@@ -99,8 +99,11 @@ mknod /dev/null c 1 3
 mknod /dev/zero c 1 5
 mknod /dev/urandom c 1 9
 mknod /dev/nvidiactl c 1 3
+mknod /dev/nvidia-uvm c 1 3
+mkdir /dev/char
 mount -t tmpfs -o mode=755 none /proc/driver
 mkdir -p /proc/driver/nvidia/gpus
+echo 'ModifyDeviceFiles: 0' >/proc/driver/nvidia/params
 if [ -d /sys/bus/pci/drivers ]; then
   mount -t tmpfs -o mode=755 none /sys/bus/pci/drivers
   mkdir /sys/bus/pci/drivers/nvidia
