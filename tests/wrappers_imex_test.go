@@ -30,6 +30,14 @@ func imex(t *testing.T) (wrapper, standin string, env []string) {
 	return wrapper, standin, []string{"NVMLFAB_IMEX_REAL=" + standin}
 }
 
+// namespace skips the test where there can be no namespaces of one's own.
+func namespace(t *testing.T, flags ...string) {
+	t.Helper()
+	if out := run(t, nil, "unshare", append(flags, "true")...); out.code != 0 {
+		skip(t, "namespaces take root and its capabilities: "+strings.TrimSpace(out.stderr))
+	}
+}
+
 // all are the lines that begin with a word, without it.
 func all(lines []string, word string) []string {
 	var found []string
@@ -121,9 +129,7 @@ func TestImexSignals(t *testing.T) {
 
 // TestImexFirstProcess: as in a container, with and without its own /proc, where the daemon has process id 1.
 func TestImexFirstProcess(t *testing.T) {
-	if os.Getuid() != 0 {
-		skip(t, "a pid namespace takes root")
-	}
+	namespace(t, "--pid", "--fork", "--mount-proc")
 	wrapper, standin, env := imex(t)
 	for _, proc := range []string{"--mount-proc", "--mount"} {
 		out := run(t, env, "unshare", "--pid", "--fork", proc, wrapper, "exit", "9")

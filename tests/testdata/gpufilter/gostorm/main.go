@@ -1,15 +1,27 @@
-// Command gostorm is a Go program on package gpufilter: gostorm LIBRARY. While the storm of storm.h goes on, it allocates
-// and collects.
+// Command gostorm is a Go program on package gpufilter, or on libnvgpufilter.so: gostorm LIBRARY [FILTER]. While the storm of
+// storm.h goes on, it allocates and collects.
 package main
 
 /*
 #cgo CFLAGS: -I..
 #cgo LDFLAGS: -rdynamic -ldl -lpthread
 #include "storm.h"
+
+static int (*install)(void);
+
+static int load_filter(const char *path)
+{
+    void *filter = dlopen(path, RTLD_NOW | RTLD_LOCAL), *symbol = filter != NULL ? dlsym(filter, "nvgpufilter_install") : NULL;
+    memcpy(&install, &symbol, sizeof install);
+    return install != NULL;
+}
+
+static int call_install(void) { return install(); }
 */
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -20,7 +32,19 @@ import (
 
 func main() {
 	C.storm_load(C.CString(os.Args[1]))
-	if err := gpufilter.Install(); err != nil {
+	install := gpufilter.Install
+	if len(os.Args) > 2 {
+		if C.load_filter(C.CString(os.Args[2])) == 0 {
+			panic("no filter")
+		}
+		install = func() error {
+			if C.call_install() != 0 {
+				return errors.New("the library failed")
+			}
+			return nil
+		}
+	}
+	if err := install(); err != nil {
 		panic(err)
 	}
 	C.storm_start()
@@ -29,7 +53,7 @@ func main() {
 	for ; C.storm_over() == 0; collections++ {
 		garbage = append(garbage[:min(len(garbage), 100)], make([]byte, 1<<16))
 		runtime.GC()
-		if err := gpufilter.Install(); err != nil {
+		if err := install(); err != nil {
 			panic(err)
 		}
 		time.Sleep(time.Millisecond)
