@@ -154,117 +154,134 @@ func (m machine) session(t *testing.T, dir string, gpus []gpu, env []string, com
 
 const askAttached = " /dev/nvidiactl 0xC020462A 0x201 128 0 ok"
 
-// TestGPUFilterPatches: exactly the slots of ioctl change, in all kinds of libraries and no others; pages keep their
-// protection, and a second time there is nothing to do.
-func TestGPUFilterPatches(t *testing.T) {
-	for _, m := range machines {
+// TestGPUFilter: what does not depend on the machine is tested on the first alone, where programs run fast.
+func TestGPUFilter(t *testing.T) {
+	for i, m := range machines {
 		t.Run(m.name, func(t *testing.T) {
 			dir := m.stage(t)
-			var load, ask, want, unfiltered, filtered []string
-			for _, name := range others {
-				load = append(load, "load "+name)
-			}
-			for _, name := range slices.Sorted(maps.Keys(fakes)) {
-				load, ask = append(load, "load "+name), append(ask, "ask "+name+askAttached)
-				n := slots(t, filepath.Join(dir, name))
-				require.NotZero(t, n, name)
-				want = append(want, slices.Repeat([]string{name + ": a word now points into libnvgpufilter.so"}, n)...)
-				calls := 1
-				if slices.Contains(fakes[name], "-DADDRESS") {
-					calls = 2
+			for _, c := range []struct {
+				name string
+				test func(machine, *testing.T, string)
+				all  bool
+			}{
+				{"patches", machine.patches, true},
+				{"answers", machine.answers, true},
+				{"bound import", machine.boundImport, true},
+				{"hosts", machine.hosts, false},
+				{"says what it did", machine.saysWhatItDid, false},
+				{"after unloading", machine.afterUnloading, false},
+				{"after lazy binding", machine.afterLazyBinding, false},
+				{"without control device", machine.withoutControlDevice, false},
+				{"after fork", machine.afterFork, false},
+				{"storm", machine.storm, false},
+			} {
+				if c.all || i == 0 {
+					t.Run(c.name, func(t *testing.T) { c.test(m, t, dir) })
 				}
-				unfiltered = append(unfiltered, slices.Repeat([]string{name + " 0 errno 77: 100 200 10100 300"}, calls)...)
-				filtered = append(filtered, slices.Repeat([]string{name + " 0 errno 77: 100 300"}, calls)...)
 			}
-			want = append(want, "install 0", fmt.Sprintf("%d words changed", len(want)), "install 0", "0 words changed")
-			slices.Sort(want)
-			session := func(commands ...[]string) outcome {
-				out := m.session(t, dir, someHidden, nil, slices.Concat(commands...)...).succeeds(t)
-				assert.Empty(t, out.stderr)
-				return out
-			}
-			filter, check := []string{"filter"}, []string{"mark", "install", "changes", "mark", "install", "changes"}
-
-			t.Run("loaded before", func(t *testing.T) {
-				assert.Equal(t, want, slices.Sorted(slices.Values(session(load, filter, check).lines())))
-			})
-			t.Run("loaded after", func(t *testing.T) {
-				out := session(filter, []string{"install"}, load, check)
-				assert.Equal(t, "install 0", out.lines()[0])
-				assert.Equal(t, want, slices.Sorted(slices.Values(out.lines()[1:])))
-			})
-			t.Run("after lazy binding", func(t *testing.T) {
-				out := session(filter, load, ask, check, ask, ask)
-				n := len(unfiltered)
-				assert.Equal(t, unfiltered, out.lines()[:n])
-				assert.Equal(t, want, slices.Sorted(slices.Values(out.lines()[n:n+len(want)])))
-				assert.Equal(t, append(slices.Clone(filtered), filtered...), out.lines()[n+len(want):])
-			})
-			t.Run("others", func(t *testing.T) {
-				commands, want := slices.Concat(filter, load, []string{"install"}), []string{"install 0"}
-				for _, name := range others {
-					commands, want = append(commands, "ask "+name+askAttached), append(want, name+" 0 errno 77: 100 200 10100 300")
-				}
-				assert.Equal(t, want, session(commands).lines())
-			})
 		})
 	}
 }
 
-// TestGPUFilterAnswers: what the hook changes in answers, and what it leaves alone.
-func TestGPUFilterAnswers(t *testing.T) {
+// patches: exactly the slots of ioctl change, in all kinds of libraries and no others; pages keep their
+// protection, and a second time there is nothing to do.
+func (m machine) patches(t *testing.T, dir string) {
+	var load, ask, want, unfiltered, filtered []string
+	for _, name := range others {
+		load = append(load, "load "+name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(fakes)) {
+		load, ask = append(load, "load "+name), append(ask, "ask "+name+askAttached)
+		n := slots(t, filepath.Join(dir, name))
+		require.NotZero(t, n, name)
+		want = append(want, slices.Repeat([]string{name + ": a word now points into libnvgpufilter.so"}, n)...)
+		calls := 1
+		if slices.Contains(fakes[name], "-DADDRESS") {
+			calls = 2
+		}
+		unfiltered = append(unfiltered, slices.Repeat([]string{name + " 0 errno 77: 100 200 10100 300"}, calls)...)
+		filtered = append(filtered, slices.Repeat([]string{name + " 0 errno 77: 100 300"}, calls)...)
+	}
+	want = append(want, "install 0", fmt.Sprintf("%d words changed", len(want)), "install 0", "0 words changed")
+	slices.Sort(want)
+	session := func(commands ...[]string) outcome {
+		out := m.session(t, dir, someHidden, nil, slices.Concat(commands...)...).succeeds(t)
+		assert.Empty(t, out.stderr)
+		return out
+	}
+	filter, check := []string{"filter"}, []string{"mark", "install", "changes", "mark", "install", "changes"}
+
+	t.Run("loaded before", func(t *testing.T) {
+		assert.Equal(t, want, slices.Sorted(slices.Values(session(load, filter, check).lines())))
+	})
+	t.Run("loaded after", func(t *testing.T) {
+		out := session(filter, []string{"install"}, load, check)
+		assert.Equal(t, "install 0", out.lines()[0])
+		assert.Equal(t, want, slices.Sorted(slices.Values(out.lines()[1:])))
+	})
+	t.Run("after lazy binding", func(t *testing.T) {
+		out := session(filter, load, ask, check, ask, ask)
+		n := len(unfiltered)
+		assert.Equal(t, unfiltered, out.lines()[:n])
+		assert.Equal(t, want, slices.Sorted(slices.Values(out.lines()[n:n+len(want)])))
+		assert.Equal(t, append(slices.Clone(filtered), filtered...), out.lines()[n+len(want):])
+	})
+	t.Run("others", func(t *testing.T) {
+		commands, want := slices.Concat(filter, load, []string{"install"}), []string{"install 0"}
+		for _, name := range others {
+			commands, want = append(commands, "ask "+name+askAttached), append(want, name+" 0 errno 77: 100 200 10100 300")
+		}
+		assert.Equal(t, want, session(commands).lines())
+	})
+}
+
+// answers: what the hook changes in answers, and what it leaves alone.
+func (m machine) answers(t *testing.T, dir string) {
 	const (
 		all4, some    = "100 200 10100 300", "100 300"
 		probed        = "100 200 10100 300 excluded 200"
 		flagged, none = "100/1 200/2 10100/3 300/4 excluded 200", ""
 	)
-	for _, m := range machines {
-		t.Run(m.name, func(t *testing.T) {
-			dir := m.stage(t)
-			calls := []struct{ call, want string }{
-				{"/dev/nvidiactl 0xC020462A 0x201 128 0 ok", "0: " + some},
-				{"/dev/nvidiactl 0xC020462A 0x214 256 0 ok", "0: 100 300 excluded 200"},
-				{"/dev/nvidiactl 0xC020462A 0x214 384 0 ok", "0: 100/1 300/4 excluded 200"},
-				{"/dev/nvidiactl 0xC028462A 0x201 128 0 ok", "0: " + some},                         // another size of NVOS54
-				{"/dev/nvidiactl 0xFFFFFFFFC020462A 0x201 128 0 ok", "0: " + some},                 // a request that was an int
-				{"/dev/nvidiactl 0xC020462A 0x201 128 0x20 ok", "0: " + some},                      // another flag
-				{"/dev/nvidiactl 0xC020462A 0x201 256 0 ok", "0: " + probed},                       // the other's size
-				{"/dev/nvidiactl 0xC020462A 0x214 128 0 ok", "0: " + all4},                         // the other's size
-				{"/dev/nvidiactl 0xC020462A 0x201 132 0 ok", "0: " + all4},                         // nobody's size
-				{"/dev/nvidiactl 0xC020462A 0x214 380 0 ok", "0: " + probed},                       // nobody's size
-				{"/dev/nvidiactl 0xC020462A 0x215 128 0 ok", "0: " + all4},                         // another command
-				{"/dev/nvidiactl 0xC020462A 0x201 128 4 ok", "0: " + all4},                         // FINN-serialised
-				{"/dev/nvidiactl 0xC020462A 0x201 128 0 status", "0: " + all4},                     // refused by the RM
-				{"/dev/nvidiactl 0xC020462A 0x201 128 0 error", "-1:" + none},                      // refused by the kernel
-				{"/dev/nvidiactl 0xC020462B 0x201 128 0 ok", "0: " + all4},                         // another number
-				{"/dev/nvidiactl 0xC020472A 0x201 128 0 ok", "0: " + all4},                         // another type
-				{"/dev/nvidiactl 0x8020462A 0x201 128 0 ok", "0: " + all4},                         // another direction
-				{"/dev/nvidiactl 0xC01046D3 0x201 128 0 ok", "0: " + all4},                         // XFER
-				{"/dev/zero 0xC020462A 0x214 384 0 ok", "0: " + flagged},                           // another device
-				{"none 0xC020462A 0x201 128 0 ok", "-1:" + none},                                   // nor here
-				{filepath.Join(dir, "libother.so") + " 0xC020462A 0x214 256 0 ok", "0: " + probed}, // no device at all
-			}
-			commands := []string{"filter", "load libcuda.so.1", "install"}
-			for _, c := range calls {
-				commands = append(commands, "ask libcuda.so.1 "+c.call)
-			}
-			out := m.session(t, dir, someHidden, nil, commands...).succeeds(t)
-			for i, c := range calls {
-				line := regexp.MustCompile(` errno \d+`).ReplaceAllString(out.lines()[i+1], "")
-				assert.Equal(t, "libcuda.so.1 "+c.want, line, c.call)
-			}
-			// errno is the caller's, and the kernel's where the call fails
-			out = m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "install",
-				"ask libcuda.so.1 /dev/zero 0xC020462A 0x201 128 0 ok", "ask libcuda.so.1 /dev/zero 0xC020462A 0x201 128 0 error").succeeds(t)
-			assert.Equal(t, []string{"libcuda.so.1 0 errno 77: 100 200 10100 300", "libcuda.so.1 -1 errno 4:"}, out.lines()[1:])
-		})
+	calls := []struct{ call, want string }{
+		{"/dev/nvidiactl 0xC020462A 0x201 128 0 ok", "0: " + some},
+		{"/dev/nvidiactl 0xC020462A 0x214 256 0 ok", "0: 100 300 excluded 200"},
+		{"/dev/nvidiactl 0xC020462A 0x214 384 0 ok", "0: 100/1 300/4 excluded 200"},
+		{"/dev/nvidiactl 0xC028462A 0x201 128 0 ok", "0: " + some},                         // another size of NVOS54
+		{"/dev/nvidiactl 0xFFFFFFFFC020462A 0x201 128 0 ok", "0: " + some},                 // a request that was an int
+		{"/dev/nvidiactl 0xC020462A 0x201 128 0x20 ok", "0: " + some},                      // another flag
+		{"/dev/nvidiactl 0xC020462A 0x201 256 0 ok", "0: " + probed},                       // the other's size
+		{"/dev/nvidiactl 0xC020462A 0x214 128 0 ok", "0: " + all4},                         // the other's size
+		{"/dev/nvidiactl 0xC020462A 0x201 132 0 ok", "0: " + all4},                         // nobody's size
+		{"/dev/nvidiactl 0xC020462A 0x214 380 0 ok", "0: " + probed},                       // nobody's size
+		{"/dev/nvidiactl 0xC020462A 0x215 128 0 ok", "0: " + all4},                         // another command
+		{"/dev/nvidiactl 0xC020462A 0x201 128 4 ok", "0: " + all4},                         // FINN-serialised
+		{"/dev/nvidiactl 0xC020462A 0x201 128 0 status", "0: " + all4},                     // refused by the RM
+		{"/dev/nvidiactl 0xC020462A 0x201 128 0 error", "-1:" + none},                      // refused by the kernel
+		{"/dev/nvidiactl 0xC020462B 0x201 128 0 ok", "0: " + all4},                         // another number
+		{"/dev/nvidiactl 0xC020472A 0x201 128 0 ok", "0: " + all4},                         // another type
+		{"/dev/nvidiactl 0x8020462A 0x201 128 0 ok", "0: " + all4},                         // another direction
+		{"/dev/nvidiactl 0xC01046D3 0x201 128 0 ok", "0: " + all4},                         // XFER
+		{"/dev/zero 0xC020462A 0x214 384 0 ok", "0: " + flagged},                           // another device
+		{"none 0xC020462A 0x201 128 0 ok", "-1:" + none},                                   // nor here
+		{filepath.Join(dir, "libother.so") + " 0xC020462A 0x214 256 0 ok", "0: " + probed}, // no device at all
 	}
+	commands := []string{"filter", "load libcuda.so.1", "install"}
+	for _, c := range calls {
+		commands = append(commands, "ask libcuda.so.1 "+c.call)
+	}
+	out := m.session(t, dir, someHidden, nil, commands...).succeeds(t)
+	for i, c := range calls {
+		line := regexp.MustCompile(` errno \d+`).ReplaceAllString(out.lines()[i+1], "")
+		assert.Equal(t, "libcuda.so.1 "+c.want, line, c.call)
+	}
+	// errno is the caller's, and the kernel's where the call fails
+	out = m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "install",
+		"ask libcuda.so.1 /dev/zero 0xC020462A 0x201 128 0 ok", "ask libcuda.so.1 /dev/zero 0xC020462A 0x201 128 0 error").succeeds(t)
+	assert.Equal(t, []string{"libcuda.so.1 0 errno 77: 100 200 10100 300", "libcuda.so.1 -1 errno 4:"}, out.lines()[1:])
 }
 
-// TestGPUFilterHosts: the filter stays out unless some GPUs are hidden, and not all of them.
-func TestGPUFilterHosts(t *testing.T) {
-	m := machines[0]
-	dir := m.stage(t)
+// hosts: the filter stays out unless some GPUs are hidden, and not all of them.
+func (m machine) hosts(t *testing.T, dir string) {
 	node := func(node string) gpu { return gpu{"0000:01:00.0", 5, node} }
 	for name, c := range map[string]struct {
 		gpus  []gpu
@@ -292,53 +309,56 @@ func TestGPUFilterHosts(t *testing.T) {
 	}
 }
 
-func TestGPUFilterSaysWhatItDid(t *testing.T) {
-	m := machines[0]
-	dir := m.stage(t)
+func (m machine) saysWhatItDid(t *testing.T, dir string) {
 	out := m.session(t, dir, someHidden, []string{"NVMLFAB_DEBUG=1"}, "filter", "load libcuda.so.1", "install").succeeds(t)
 	assert.Equal(t, "nvmlfab: gpufilter: GPUs that open: 0x100 0x300; that do not: 0x200 0x10100\n"+
 		"nvmlfab: gpufilter: "+filepath.Join(dir, "libcuda.so.1")+": 1 of 1 slots of ioctl changed\n", out.stderr)
 }
 
-func TestGPUFilterBoundImport(t *testing.T) {
-	for _, m := range machines {
-		t.Run(m.name, func(t *testing.T) {
-			dir := m.stage(t)
-			out := m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "load libnvcuvid.so.1", "load libother.so",
-				"bound libcuda ioctl", "bound libnvcuvid ioctl", "ask libcuda.so.1"+askAttached, "bound libcuda ioctl", "install",
-				"bound libcuda ioctl", "bound libnvcuvid ioctl", "bound libother ioctl", "bound libnvcuvid getppid",
-				"bound libnvcuvid no_such_symbol", "bound libnothing ioctl").succeeds(t)
-			assert.Equal(t, []string{
-				"ioctl in libcuda: libcuda.so.1", // lazy, not called yet
-				"ioctl in libnvcuvid: host",
-				"libcuda.so.1 0 errno 77: 100 200 10100 300",
-				"ioctl in libcuda: host",
-				"install 0",
-				"ioctl in libcuda: libnvgpufilter.so",
-				"ioctl in libnvcuvid: libnvgpufilter.so",
-				"ioctl in libother: libother.so",
-				"getppid in libnvcuvid: libc.so.6",
-				"no_such_symbol in libnvcuvid: nowhere",
-				"ioctl in libnothing: nowhere",
-			}, out.lines())
-		})
-	}
+func (m machine) boundImport(t *testing.T, dir string) {
+	out := m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "load libnvcuvid.so.1", "load libother.so",
+		"bound libcuda ioctl", "bound libnvcuvid ioctl", "ask libcuda.so.1"+askAttached, "bound libcuda ioctl", "install",
+		"bound libcuda ioctl", "bound libnvcuvid ioctl", "bound libother ioctl", "bound libnvcuvid getppid",
+		"bound libnvcuvid no_such_symbol", "bound libnothing ioctl").succeeds(t)
+	assert.Equal(t, []string{
+		"ioctl in libcuda: libcuda.so.1", // lazy, not called yet
+		"ioctl in libnvcuvid: host",
+		"libcuda.so.1 0 errno 77: 100 200 10100 300",
+		"ioctl in libcuda: host",
+		"install 0",
+		"ioctl in libcuda: libnvgpufilter.so",
+		"ioctl in libnvcuvid: libnvgpufilter.so",
+		"ioctl in libother: libother.so",
+		"getppid in libnvcuvid: libc.so.6",
+		"no_such_symbol in libnvcuvid: nowhere",
+		"ioctl in libnothing: nowhere",
+	}, out.lines())
 }
 
-// TestGPUFilterAfterUnloading: a library that is loaded once more is changed once more.
-func TestGPUFilterAfterUnloading(t *testing.T) {
-	m := machines[0]
-	dir := m.stage(t)
+// afterUnloading: a library that is loaded once more is changed once more.
+func (m machine) afterUnloading(t *testing.T, dir string) {
 	out := m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "install", "unload libcuda.so.1", "install", "load libcuda.so.1",
 		"ask libcuda.so.1"+askAttached, "install", "ask libcuda.so.1"+askAttached).succeeds(t)
 	assert.Equal(t, []string{"install 0", "install 0", "libcuda.so.1 0 errno 77: 100 200 10100 300", "install 0",
 		"libcuda.so.1 0 errno 77: 100 300"}, out.lines())
 }
 
-// TestGPUFilterAfterFork: the hook works in a child; installing anew does not, and says so.
-func TestGPUFilterAfterFork(t *testing.T) {
-	m := machines[0]
-	dir := m.stage(t)
+// afterLazyBinding: a thread that was resolving the import at the time writes over the slot.
+func (m machine) afterLazyBinding(t *testing.T, dir string) {
+	out := m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "mark", "install", "undo", "changes", "install", "changes").succeeds(t)
+	assert.Equal(t, []string{"install 0", "0 words changed", "install 0", "libcuda.so.1: a word now points into libnvgpufilter.so",
+		"1 words changed"}, out.lines())
+}
+
+// withoutControlDevice: where there is no nvidiactl to compare with, the other checks decide.
+func (m machine) withoutControlDevice(t *testing.T, dir string) {
+	out := m.session(t, dir, someHidden, nil, "remove /dev/nvidiactl", "filter", "load libcuda.so.1", "install",
+		"ask libcuda.so.1 /dev/zero 0xC020462A 0x201 128 0 ok").succeeds(t)
+	assert.Equal(t, []string{"install 0", "libcuda.so.1 0 errno 77: 100 300"}, out.lines())
+}
+
+// afterFork: the hook works in a child; installing anew does not, and says so.
+func (m machine) afterFork(t *testing.T, dir string) {
 	out := m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "install", "fork", "ask libcuda.so.1"+askAttached, "fork",
 		"ask libcuda.so.1"+askAttached, "install", "bound libcuda ioctl").succeeds(t)
 	assert.Equal(t, []string{"install 0", "libcuda.so.1 0 errno 77: 100 300", "libcuda.so.1 0 errno 77: 100 300", "install -1",
@@ -346,11 +366,9 @@ func TestGPUFilterAfterFork(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(out.stderr, "nvmlfab: gpufilter: the process has forked"), out.stderr)
 }
 
-// TestGPUFilterStorm: threads that ask while children are forked and Go collects its garbage, in a program in C, where the
+// storm: threads that ask while children are forked and Go collects its garbage, in a program in C, where the
 // smallest heap makes collections frequent, and in one in Go.
-func TestGPUFilterStorm(t *testing.T) {
-	m := machines[0]
-	dir := m.stage(t)
+func (m machine) storm(t *testing.T, dir string) {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	t.Run("C", func(t *testing.T) {
 		storm := m.cc(t, path("storm"), "storm.c", "-rdynamic", "-pthread")

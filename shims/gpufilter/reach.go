@@ -33,8 +33,9 @@ func (h host) survey() survey {
 	}
 	// A runtime may show a container only its own GPUs in /proc. In /sys it sees what else the driver has.
 	for _, name := range readDir(h.driver) {
-		if id, ok := parseAddress(name); ok {
-			reachable[id] = reachable[id]
+		id, ok := parseAddress(name)
+		if _, known := reachable[id]; ok && !known {
+			reachable[id] = false
 		}
 	}
 

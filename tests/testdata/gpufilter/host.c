@@ -5,11 +5,15 @@
  *   install          nvgpufilter_install()
  *   mark             note the memory of all loaded libraries of this folder, and its protection
  *   changes          print what differs from the mark
+ *   undo             write back what differs
+ *   remove PATH      unlink a file
  *   bound NAME SYM   where nvgpufilter_bound_import says an import is bound
  *   ask PATH DEV REQUEST CMD SIZE FLAGS HOW    a call; HOW is ok, status or error
  *   fork             go on in a child; the parent answers with its status
+ * Loading and installing also print what changed in the process besides, and what signals Go's threads would take.
  * Each command is one argument, its words are separated by spaces. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -101,6 +105,33 @@ static void compare(const char *when, const struct state *was)
         printf("%s left %d descriptors open\n", when, now.descriptors - was->descriptors);
 }
 
+/* Prints the signals that other threads than this one do not block, but those that a fault raises and libc's own. */
+static void threads(const char *when)
+{
+#ifdef __x86_64__ /* qemu's threads are its own */
+    const uint64_t allowed = 1u << (SIGILL - 1) | 1u << (SIGTRAP - 1) | 1u << (SIGBUS - 1) | 1u << (SIGFPE - 1) | 1u << (SIGSEGV - 1) |
+                             1u << (SIGKILL - 1) | 1u << (SIGSTOP - 1) | 3ul << 31;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; tasks != NULL && (task = readdir(tasks)) != NULL;) {
+        char path[300], line[256];
+        if (task->d_name[0] == '.' || atoi(task->d_name) == getpid())
+            continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+        FILE *status = fopen(path, "r");
+        uint64_t blocked;
+        while (status != NULL && fgets(line, sizeof line, status) != NULL)
+            if (sscanf(line, "SigBlk: %" SCNx64, &blocked) == 1 && (blocked | allowed) != ~(uint64_t)0)
+                printf("%s left a thread that takes %016" PRIx64 "\n", when, ~(blocked | allowed));
+        if (status != NULL)
+            fclose(status);
+    }
+    if (tasks != NULL)
+        closedir(tasks);
+#else
+    (void)when;
+#endif
+}
+
 static const char *base(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -152,7 +183,7 @@ static void mark(void)
     }
 }
 
-static void changes(void)
+static void changes(int undo)
 {
     static struct region now[1000];
     int n = regions_of(now, 1000), changed = 0;
@@ -166,6 +197,10 @@ static void changes(void)
         const uint64_t *word = (const uint64_t *)now[i].start;
         for (uint64_t j = 0; j < now[i].words; j++)
             if (word[j] != regions[i].copy[j]) {
+                if (undo) {
+                    ((uint64_t *)now[i].start)[j] = regions[i].copy[j];
+                    continue;
+                }
                 char *end = strchr(now[i].line, '\n');
                 if (end != NULL)
                     *end = '\0';
@@ -173,7 +208,8 @@ static void changes(void)
                 changed++;
             }
     }
-    printf("%d words changed\n", changed);
+    if (!undo)
+        printf("%d words changed\n", changed);
 }
 
 static void ask(char *path, char *device, unsigned long request, uint32_t cmd, uint32_t size, uint32_t flags, const char *answer)
@@ -240,6 +276,7 @@ int main(int argc, char **argv)
                 return 1;
             }
             compare("loading", &was);
+            threads("loading");
             symbol = dlsym(filter, "nvgpufilter_install");
             memcpy(&install, &symbol, sizeof install);
             symbol = dlsym(filter, "nvgpufilter_bound_import");
@@ -259,11 +296,16 @@ int main(int argc, char **argv)
             if (errno != 77)
                 printf("install changed errno\n");
             compare("installing", &was);
+            threads("installing");
             printf("install %d\n", status);
         } else if (strcmp(word[0], "mark") == 0) {
             mark();
         } else if (strcmp(word[0], "changes") == 0) {
-            changes();
+            changes(0);
+        } else if (strcmp(word[0], "undo") == 0) {
+            changes(1);
+        } else if (strcmp(word[0], "remove") == 0) {
+            unlink(word[1]);
         } else if (strcmp(word[0], "bound") == 0) {
             printf("%s in %s: %s\n", word[2], word[1], where(bound_import(word[1], word[2])));
         } else if (strcmp(word[0], "ask") == 0) {

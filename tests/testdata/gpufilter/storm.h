@@ -58,7 +58,7 @@ static void *storm_thread(void *forks)
     for (int i = 0; forks != NULL && i < 25; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(60);
+            alarm(240);
             storm_calls(2000);
             _exit(atomic_load(&storm_wrong) != 0);
         }
