@@ -63,20 +63,24 @@ leave_alone := SIGSTKFLT|SIGCHLD|SIGPROF|signal 34
 
 dist/lib/libnvmlfab-core.so.1: package := ./generated/core
 dist/lib/libnvmlfab-core.so.1: $(go_files)
+
+# The NVENC filter as a library is built the same way; the one for arm64 is for the tests.
 gpufilters := dist/lib/libnvgpufilter.so dist/arm64/libnvgpufilter.so
 $(gpufilters): package := ./shims/gpufilter/lib
+$(gpufilters): golink := -extldflags=-Wl,-soname,libnvgpufilter.so
 $(gpufilters): $(filter-out %_test.go,$(wildcard shims/gpufilter/*.* shims/gpufilter/lib/*.*)) go.mod go.sum
 dist/arm64/libnvgpufilter.so: export GOARCH := arm64
 dist/arm64/libnvgpufilter.so: export CC := aarch64-linux-gnu-gcc
+dist/arm64/libnvgpufilter.so: | dist/arm64
 
-dist/lib/libnvmlfab-core.so.1 $(gpufilters): Makefile | dist/lib dist/arm64
+dist/lib/libnvmlfab-core.so.1 $(gpufilters): Makefile | dist/lib
 	@echo "go build $(package) -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
 	table=$$(go env GOROOT)/src/runtime/sigtab_linux_generic.go; \
 	sed -E '/$(leave_alone)/s/ \+ _SigUnblock//' "$$table" > "$$overlay/table.go"; \
 	printf '{"Replace": {"%s": "%s"}}' "$$table" "$$overlay/table.go" > "$$overlay/overlay.json"; \
 	CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
-	  -ldflags '-s -w -X runtime.godebugDefault=$(core_debug)' -o $@.$$$$.so $(package); \
+	  -ldflags '-s -w -X runtime.godebugDefault=$(core_debug) $(golink)' -o $@.$$$$.so $(package); \
 	rm -f $@.$$$$.h; mv $@.$$$$.so $@
 
 ifdef NVML
@@ -95,7 +99,7 @@ bin: dist/bin/nvidia-imex | dist/bin
 
 # nvidia-imex hands on what Go's runtime would change: its runtime handles no signal, unblocks none, and opens nothing in
 # the place of standard input, output or error where one is closed.
-dist/bin/nvidia-imex: $(wildcard shims/imex/*.go) go.mod Makefile | dist/bin
+dist/bin/nvidia-imex: $(filter-out %_test.go,$(wildcard shims/imex/*.go)) go.mod Makefile | dist/bin
 	@echo "go build ./shims/imex -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; runtime=$$(go env GOROOT)/src/runtime; \
 	sed -E 's,^(\t/\* [0-9]+ \*/ )\{[^"]*",\1{0\, ",' "$$runtime/sigtab_linux_generic.go" > "$$overlay/table.go"; \
