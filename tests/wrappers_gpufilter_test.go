@@ -276,8 +276,9 @@ func (m machine) answers(t *testing.T, dir string) {
 	}
 	// errno is the caller's, and the kernel's where the call fails
 	out = m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "install",
-		"ask libcuda.so.1 /dev/zero 0xC020462A 0x201 128 0 ok", "ask libcuda.so.1 /dev/zero 0xC020462A 0x201 128 0 error").succeeds(t)
-	assert.Equal(t, []string{"libcuda.so.1 0 errno 77: 100 200 10100 300", "libcuda.so.1 -1 errno 4:"}, out.lines()[1:])
+		"ask libcuda.so.1 /dev/zero 0xC020462A 0x201 128 0 ok", "ask libcuda.so.1 closed 0xC020462A 0x201 128 0 ok",
+		"ask libcuda.so.1 /dev/zero 0xC020462A 0x201 128 0 error").succeeds(t)
+	assert.Equal(t, []string{"libcuda.so.1 0 errno 77: 100 200 10100 300", "libcuda.so.1 0 errno 77: 100 200 10100 300", "libcuda.so.1 -1 errno 4:"}, out.lines()[1:])
 }
 
 // hosts: the filter stays out unless some GPUs are hidden, and not all of them.

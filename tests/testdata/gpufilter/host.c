@@ -8,7 +8,7 @@
  *   undo             write back what differs
  *   remove PATH      unlink a file
  *   bound NAME SYM   where nvgpufilter_bound_import says an import is bound
- *   ask PATH DEV REQUEST CMD SIZE FLAGS HOW    a call; HOW is ok, status or error
+ *   ask PATH DEV REQUEST CMD SIZE FLAGS HOW    a call; DEV may be none or closed, HOW is ok, status or error
  *   fork             go on in a child; the parent answers with its status
  * Loading and installing also print what changed in the process besides, and what signals Go's threads would take.
  * Each command is one argument, its words are separated by spaces. */
@@ -217,7 +217,7 @@ static void ask(char *path, char *device, unsigned long request, uint32_t cmd, u
     void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
     uint32_t params[96];
     struct control control = {.cmd = cmd, .params = params, .paramsSize = size, .flags = flags};
-    int fd = strcmp(device, "none") == 0 ? -1 : open(device, O_RDWR | O_CLOEXEC);
+    int fd = strcmp(device, "none") == 0 ? -1 : strcmp(device, "closed") == 0 ? 60 : open(device, O_RDWR | O_CLOEXEC);
     static const char *const names[] = {"ask", "ask_by_address"};
     for (int i = 0; i < 2; i++) {
         void *symbol = dlsym(library, names[i]);
