@@ -35,7 +35,7 @@ endif
 go_files   := $(shell find generated handwritten profiles -type f ! -name '*_test.go' 2>/dev/null) go.mod go.sum
 front_deps := $(shell find generated/front $(if $(NVML),generator nvml-headers handwritten) -type f ! -name '*_test.go' 2>/dev/null)
 
-lib: $(libdir)/libnvidia-ml.so $(libdir)/libnvidia-ml.so.1 $(libdir)/libnvmlfab-core.so.1
+lib: $(libdir)/libnvidia-ml.so $(libdir)/libnvidia-ml.so.1 $(libdir)/libnvmlfab-core.so.1 $(if $(NVML),,dist/lib/libnvgpufilter.so)
 
 # Everything is made under another name and renamed, so that whoever loads the library never meets half of one, and two
 # makes at a time do no harm.
@@ -57,14 +57,27 @@ $(libdir)/libnvidia-ml.so.1: $(front_deps) Makefile | $(libdir)
 
 # The core is one for all fronts. Its Go runtime sends no signals, gives no stack back (see makeRoom in generated/core) and
 # keeps no descriptors; generator/runtime/overlay says what else is different about it.
+overlay    := $(wildcard generator/runtime/overlay/*.go)
 core_debug := asyncpreemptoff=1,gcshrinkstackoff=1,containermaxprocs=0,updatemaxprocs=0
 
-dist/lib/libnvmlfab-core.so.1: $(go_files) $(wildcard generator/runtime/overlay/*.go) Makefile | dist/lib
-	@echo "go build ./generated/core -o $@"; \
+dist/lib/libnvmlfab-core.so.1: package := ./generated/core
+dist/lib/libnvmlfab-core.so.1: $(go_files)
+
+# The NVENC filter as a library is built the same way; the one for arm64 is for the tests.
+gpufilters := dist/lib/libnvgpufilter.so dist/arm64/libnvgpufilter.so
+$(gpufilters): package := ./shims/gpufilter/lib
+$(gpufilters): golink := -extldflags=-Wl,-soname,libnvgpufilter.so
+$(gpufilters): $(filter-out %_test.go,$(wildcard shims/gpufilter/*.* shims/gpufilter/lib/*.*)) go.mod go.sum
+dist/arm64/libnvgpufilter.so: export GOARCH := arm64
+dist/arm64/libnvgpufilter.so: export CC := aarch64-linux-gnu-gcc
+dist/arm64/libnvgpufilter.so: | dist/arm64
+
+dist/lib/libnvmlfab-core.so.1 $(gpufilters): $(overlay) Makefile | dist/lib
+	@echo "go build $(package) -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
-	go run ./generator/runtime/overlay "$$overlay"; \
+	env -u GOARCH -u CC go run ./generator/runtime/overlay library "$$overlay"; \
 	CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
-	  -ldflags '-s -w -X runtime.godebugDefault=$(core_debug)' -o $@.$$$$.so ./generated/core; \
+	  -ldflags '-s -w -X runtime.godebugDefault=$(core_debug) $(golink)' -o $@.$$$$.so $(package); \
 	rm -f $@.$$$$.h; mv $@.$$$$.so $@
 
 ifdef NVML
@@ -72,14 +85,23 @@ $(libdir)/libnvmlfab-core.so.1: dist/lib/libnvmlfab-core.so.1 | $(libdir)
 	@cp $< $@.$$$$; mv $@.$$$$ $@
 endif
 
-$(sort dist/lib $(libdir) dist/bin):
+$(sort dist/lib $(libdir) dist/bin dist/arm64):
 	@mkdir -p $@
 
 # ---- The commands --------------------------------------------------------------------------------------------------
 
 # go build itself knows whether there is anything to do.
-bin: | dist/bin
+bin: dist/bin/nvidia-imex | dist/bin
 	@CGO_ENABLED=0 go build -trimpath -o dist/bin/ ./shims/nvmlfab
+
+# nvidia-imex hands on what Go's runtime would change in a process.
+dist/bin/nvidia-imex: $(filter-out %_test.go,$(wildcard shims/imex/*.go)) $(overlay) go.mod Makefile | dist/bin
+	@echo "go build ./shims/imex -o $@"; \
+	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
+	go run ./generator/runtime/overlay exec "$$overlay"; \
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" -ldflags '-s -w' \
+	  -o $@.$$$$ ./shims/imex; \
+	mv $@.$$$$ $@
 
 generate:
 	go generate ./profiles
@@ -109,7 +131,7 @@ run: all
 # Debian packages that the tests use: commands that bear the package's name, and the rest. On a derivative, the archive's
 # keyring and debootstrap, which knows a mirror, let tests/fetch bring programs from Debian.
 commands  := gcc make git python3
-libraries := libc6-dev ca-certificates $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
+libraries := libc6-dev ca-certificates gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
 
 setup:
 	@missing=; \

@@ -36,8 +36,16 @@ var marks = []mark{
 
 func main() {
 	pairs := flag.Int("pairs", 15, "interleaved pairs per line")
+	gate := flag.Bool("gate", false, "measure the NVENC filter's hook alone")
 	flag.Parse()
-	if err := run(*pairs); err != nil {
+	var err error
+	if !*gate {
+		err = run(*pairs)
+	}
+	if err == nil {
+		err = gates(*pairs)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

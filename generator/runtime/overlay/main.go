@@ -1,12 +1,19 @@
-// Command overlay writes what go build -overlay needs to link the core with a Go runtime that leaves its host alone in two
-// ways more than a setting can make it:
+// Command overlay writes what go build -overlay needs to link with a Go runtime that leaves its process alone in ways that
+// no setting can make it.
+//
+// A library's (overlay library DIR):
 //
 //   - Its threads keep SIGCHLD, SIGPROF and the first real-time signal blocked. They would otherwise take them from a host
 //     that blocks them and reads them from a signalfd.
 //   - It opens no descriptors to sleep on. A host that closes all of its own would otherwise be ended by the next collection.
 //
-// Both are changes of files that belong to one release of Go. With another release the core is linked with the runtime as
-// it is, and one line says so.
+// That of a program which only becomes another (overlay exec DIR):
+//
+//   - It handles no signal and unblocks none, so that the other program finds them as they were.
+//   - It opens nothing in the place of standard input, output or error where one is closed.
+//
+// All are changes of files that belong to one release of Go. With another release the runtime stays as it is, and one line
+// says so.
 package main
 
 import (
@@ -24,11 +31,35 @@ import (
 const release = "go1.26"
 
 //go:embed _netpoll.go
-var netpoll []byte
+var netpoll string
 
-// taken are the lines of the table of signals that the runtime unblocks and has no use for here. What remains are faults,
-// and the two signals that belong to the C library.
-var taken = regexp.MustCompile(`(?m)^(.*) \+ _SigUnblock(.*"(?:SIGSTKFLT|SIGCHLD|SIGPROF|signal 34)\b.*)$`)
+// change makes one file of the runtime another.
+type change struct {
+	file string
+	edit func(text string) string
+}
+
+var (
+	// taken are the lines of the table of signals that the runtime unblocks and has no use for in a library. What remains are
+	// faults, and the two signals that belong to the C library.
+	taken = regexp.MustCompile(`(?m)^(.*) \+ _SigUnblock(.*"(?:SIGSTKFLT|SIGCHLD|SIGPROF|signal 34)\b.*)$`)
+	// flags are those of every line of that table.
+	flags = regexp.MustCompile(`(?m)^(\t/\* [0-9]+ \*/ )\{[^"]*"`)
+)
+
+// changes are those of each kind of build.
+var changes = map[string][]change{
+	"library": {
+		{"sigtab_linux_generic.go", func(text string) string { return taken.ReplaceAllString(text, "$1$2") }},
+		{"netpoll_epoll.go", func(string) string { return netpoll }},
+	},
+	"exec": {
+		{"sigtab_linux_generic.go", func(text string) string { return flags.ReplaceAllString(text, `${1}{0, "`) }},
+		{"fds_unix.go", func(text string) string {
+			return strings.Replace(text, "func checkfds() {", "func checkfds() {\n\treturn", 1)
+		}},
+	},
+}
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -38,33 +69,34 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("usage: overlay DIR")
+	if len(args) != 2 || changes[args[0]] == nil {
+		return fmt.Errorf("usage: overlay library|exec DIR")
 	}
-	dir, err := filepath.Abs(args[0])
+	dir, err := filepath.Abs(args[1])
 	if err != nil {
 		return err
 	}
-	replace := map[string]string{}
 	out, err := exec.Command("go", "env", "GOVERSION", "GOROOT").Output()
 	if err != nil {
 		return fmt.Errorf("go env: %w", err)
 	}
 	version, goroot, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	replace := map[string]string{}
 	if version != release && !strings.HasPrefix(version, release+".") {
-		fmt.Fprintf(os.Stderr, "overlay: the core wants the runtime of %s and gets that of %s: it keeps two descriptors and takes signals from a signalfd\n", release, version)
+		fmt.Fprintf(os.Stderr, "overlay: wants the runtime of %s and gets that of %s, which changes signals and descriptors of its process\n", release, version)
 	} else {
-		runtime := filepath.Join(goroot, "src", "runtime")
-		table, err := os.ReadFile(filepath.Join(runtime, "sigtab_linux_generic.go"))
-		if err != nil {
-			return err
-		}
-		for name, text := range map[string][]byte{
-			"sigtab_linux_generic.go": taken.ReplaceAll(table, []byte("$1$2")),
-			"netpoll_epoll.go":        netpoll,
-		} {
-			replace[filepath.Join(runtime, name)] = filepath.Join(dir, name)
-			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+		for _, c := range changes[args[0]] {
+			path := filepath.Join(goroot, "src", "runtime", c.file)
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			changed := c.edit(string(text))
+			if changed == string(text) {
+				return fmt.Errorf("%s is not the file of %s that the overlay knows", path, release)
+			}
+			replace[path] = filepath.Join(dir, c.file)
+			if err := os.WriteFile(replace[path], []byte(changed), 0o644); err != nil {
 				return err
 			}
 		}

@@ -1,0 +1,43 @@
+// Command lib is libnvgpufilter.so, package gpufilter for programs in C. It is loaded deliberately, never by LD_PRELOAD.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/nvmlfab/nvmlfab/shims/gpufilter"
+)
+
+func main() {}
+
+// install answers 0, or -1 after a line on standard error.
+func install() (status int32) {
+	defer func() {
+		if r := recover(); r != nil {
+			complain(fmt.Sprint("internal error: ", r, "; please report it"))
+			status = -1
+		}
+	}()
+	if err := gpufilter.Install(); err != nil {
+		complain(err.Error())
+		return -1
+	}
+	return 0
+}
+
+// boundImport answers 0 if there is no such import.
+func boundImport(object, symbol string) (address uintptr) {
+	defer func() {
+		if r := recover(); r != nil {
+			complain(fmt.Sprint("internal error: ", r, "; please report it"))
+			address = 0
+		}
+	}()
+	address, _ = gpufilter.BoundImport(object, symbol)
+	return address
+}
+
+func complain(text string) {
+	fmt.Fprintf(os.Stderr, "nvmlfab: gpufilter: %s\n", strings.ReplaceAll(text, "\n", "; "))
+}

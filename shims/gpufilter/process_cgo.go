@@ -1,0 +1,135 @@
+package gpufilter
+
+/*
+#cgo CFLAGS: -O2 -Wall -Wextra
+#cgo LDFLAGS: -ldl
+#include <dlfcn.h>
+#include <stdlib.h>
+#include "hook.h"
+*/
+import "C"
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+// getenv reads the process's environment as it is now; os.Getenv remembers an older one when Go is in a library.
+func getenv(name string) string {
+	c := C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	return C.GoString(C.getenv(c))
+}
+
+func debugf(format string, args ...any) {
+	if getenv(debugVariable) != "" {
+		fmt.Fprintf(os.Stderr, "nvmlfab: gpufilter: "+format+"\n", args...)
+	}
+}
+
+// hook is the address of the C function that takes ioctl's place.
+func hook() uintptr { return uintptr(C.gpufilter_hook()) }
+
+// publish hands the ids to keep to the hook.
+func publish(keep []gpuID, control uint64) error {
+	if C.gpufilter_publish((*C.uint32_t)(unsafe.SliceData(keep)), C.uint32_t(len(keep)), C.uint64_t(control)) == 0 {
+		return syscall.ENOMEM
+	}
+	return nil
+}
+
+// filterIDs is what the hook does to an answer; flags may be nil.
+func filterIDs(ids, flags *[32]uint32, keep []uint32) {
+	C.gpufilter_filter((*C.uint32_t)(unsafe.Pointer(ids)), (*C.uint32_t)(unsafe.Pointer(flags)),
+		(*C.uint32_t)(unsafe.SliceData(keep)), C.uint32_t(len(keep)))
+}
+
+// generation tells whether objects have been loaded or unloaded between two looks.
+type generation = C.struct_gpufilter_generation
+
+func unchanged() bool { return C.gpufilter_unchanged() != 0 }
+
+func remember(g generation, slots []uint64) {
+	C.gpufilter_remember(g, (*C.uint64_t)(unsafe.SliceData(slots)), C.size_t(len(slots)))
+}
+
+// loaded lists the objects in this process.
+func loaded() ([]object, generation) {
+	var size C.size_t
+	var g generation
+	block := C.gpufilter_objects(&size, &g)
+	defer C.free(block)
+	return decodeObjects(C.GoBytes(block, C.int(size))), g
+}
+
+// decodeObjects reads what gpufilter_objects wrote.
+func decodeObjects(b []byte) []object {
+	var found []object
+	for len(b) >= 24 {
+		o := object{base: binary.NativeEndian.Uint64(b)}
+		headers, length := binary.NativeEndian.Uint64(b[8:]), binary.NativeEndian.Uint64(b[16:])
+		b = b[24:]
+		for ; headers > 0; headers-- {
+			var h programHeader
+			n, err := binary.Decode(b, binary.NativeEndian, &h)
+			if err != nil {
+				return found
+			}
+			o.headers = append(o.headers, h)
+			b = b[n:]
+		}
+		o.name = string(b[:length])
+		b = b[length:]
+		found = append(found, o)
+	}
+	return found
+}
+
+// hold keeps o in the process until release is called, and waits for a dlopen in another thread to end, before which o may
+// not be complete. It fails when o is gone.
+func (o *object) hold() (release func(), ok bool) {
+	name := C.CString(o.name)
+	defer C.free(unsafe.Pointer(name))
+	handle := C.dlopen(name, C.RTLD_LAZY|C.RTLD_NOLOAD)
+	if handle == nil {
+		return nil, false
+	}
+	return func() { C.dlclose(handle) }, true
+}
+
+// readMaps reads this process's mappings.
+func readMaps() (mappings, error) {
+	text, err := readFile("/proc/self/maps")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read /proc/self/maps: %w", err)
+	}
+	return parseMaps(text), nil
+}
+
+// processMemory is that of this process, as far as it can be read.
+type processMemory struct{ maps mappings }
+
+func (m processMemory) read(addr uint64, b []byte) bool {
+	if !m.maps.readable(addr, uint64(len(b))) {
+		return false
+	}
+	copy(b, unsafe.Slice((*byte)(pointer(addr)), len(b)))
+	return true
+}
+
+// pointer makes a pointer of an address outside Go's memory.
+func pointer(addr uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
+
+// load reads a slot.
+func load(slot uint64) uintptr { return *(*uintptr)(pointer(slot)) }
+
+// store writes a slot. The page keeps its protection.
+func store(slot uint64, value uintptr, p protection) error {
+	if errno := C.gpufilter_store(C.uintptr_t(slot), C.uintptr_t(value), C.int(p)); errno != 0 {
+		return syscall.Errno(errno)
+	}
+	return nil
+}

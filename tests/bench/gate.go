@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// gateMark is a line of the NVENC filter's table: an ioctl by way of the hook against the same one directly.
+type gateMark struct {
+	name, program, call string
+	limit               float64 // 0: none, as the hook has work to do
+}
+
+var gateMarks = []gateMark{
+	{"ioctl stubbed, another call", "stub", "other", 2.5},
+	{"ioctl stubbed, RM control", "stub", "control", 2.5},
+	{"ioctl stubbed, an enumeration", "stub", "enumeration", 0},
+	{"seccomp answers, another call", "door", "other", 2.5},
+	{"seccomp answers, RM control", "door", "control", 2.5},
+	{"seccomp answers, an enumeration", "door", "enumeration", 0},
+}
+
+// gates measures the NVENC filter's hook.
+func gates(pairs int) error {
+	dir, err := os.MkdirTemp("", "nvmlfab-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	hook := filepath.Join(dir, "libhook.so")
+	flags := []string{"-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations", "-I", "shims/gpufilter", "-o"}
+	for _, args := range [][]string{
+		{hook, "-shared", "-fPIC", "tests/bench/testdata/gatehook.c"},
+		{filepath.Join(dir, "stub"), "-DSTUB", "-rdynamic", "tests/bench/testdata/gate.c", hook},
+		{filepath.Join(dir, "door"), "tests/bench/testdata/gate.c", hook},
+	} {
+		if _, err := command(nil, "gcc", append(flags, args...)...); err != nil {
+			return err
+		}
+	}
+	measure := func(m gateMark, way string) (float64, error) {
+		out, err := command(nil, filepath.Join(dir, m.program), way, m.call)
+		if err != nil {
+			return 0, err
+		}
+		return strconv.ParseFloat(strings.TrimSpace(out), 64)
+	}
+	fmt.Printf("\n%-38s %10s %10s %7s %15s %6s\n", "NVENC filter, per call", "hook", "direct", "ratio", "spread", "mark")
+	for _, m := range gateMarks {
+		var ours, floor, ratios []float64
+		for i := -1; i < pairs; i++ { // the first pair warms up
+			a, err := measure(m, "hook")
+			if err != nil {
+				return err
+			}
+			f, err := measure(m, "direct")
+			if err != nil {
+				return err
+			}
+			if i >= 0 {
+				ours, floor, ratios = append(ours, a), append(floor, f), append(ratios, a/f)
+			}
+		}
+		mark := ""
+		if m.limit > 0 {
+			mark = fmt.Sprintf("%.1fx", m.limit)
+			if median(ratios) > m.limit {
+				mark += "  missed"
+			}
+		}
+		fmt.Printf("%-38s %7.1f ns %7.1f ns %6.2fx %6.2f … %-6.2f %6s\n", m.name, median(ours), median(floor), median(ratios),
+			slices.Min(ratios), slices.Max(ratios), mark)
+	}
+	return nil
+}
