@@ -82,8 +82,12 @@ $(sort dist/lib $(libdir) dist/bin):
 # ---- The commands --------------------------------------------------------------------------------------------------
 
 # go build itself knows whether there is anything to do.
-bin: | dist/bin
+bin: dist/lib/nvmlfab-enter | dist/bin
 	@CGO_ENABLED=0 go build -trimpath -o dist/bin/ ./shims/nvmlfab
+
+# Static, so that nothing that is preloaded or on a library path comes into it.
+dist/lib/nvmlfab-enter: shims/enter/enter.c | dist/lib
+	@echo "gcc $< -o $@"; gcc -std=gnu11 -Wall -Wextra -Werror -O2 -static -s -o $@.$$$$ $<; mv $@.$$$$ $@
 
 generate:
 	go generate ./profiles

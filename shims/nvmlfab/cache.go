@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // The dynamic linker's cache says where libraries are that are in none of its folders. Its format is that of glibc 2.2 and
@@ -52,16 +51,16 @@ func addLibraries(cache []byte, dir string, names ...string) []byte {
 		if int(at) >= len(cache) {
 			return ""
 		}
-		s, _, _ := strings.Cut(string(cache[at:min(len(cache), int(at)+4096)]), "\x00")
-		return s
+		s, _, _ := bytes.Cut(cache[at:], []byte{0})
+		return string(s)
 	}
 	var list []library
 	for _, name := range names {
 		list = append(list, library{cacheEntry{Flags: cacheELF}, name, filepath.Join(dir, name)})
 	}
 	for i := range int(header.Count) {
-		var e cacheEntry
-		binary.Decode(cache[size+i*entrySize:], order, &e)
+		at := cache[size+i*entrySize:]
+		e := cacheEntry{order.Uint32(at), order.Uint32(at[4:]), order.Uint32(at[8:]), order.Uint32(at[12:]), order.Uint64(at[16:])}
 		if e.Capabilities != 0 {
 			return nil // of processors that only some libraries are for, listed behind the texts
 		}
@@ -79,7 +78,8 @@ func addLibraries(cache []byte, dir string, names ...string) []byte {
 		texts.WriteString(l.name + "\x00")
 		l.Path = start + uint32(texts.Len())
 		texts.WriteString(l.path + "\x00")
-		binary.Write(&entries, order, l.cacheEntry)
+		entries.Write(order.AppendUint64(order.AppendUint32(order.AppendUint32(order.AppendUint32(order.AppendUint32(nil,
+			l.Flags), l.Name), l.Path), l.OS), l.Capabilities))
 	}
 	header.Count, header.Strings, header.Extensions = uint32(len(list)), uint32(texts.Len()), 0
 	var out bytes.Buffer

@@ -71,7 +71,8 @@ func (m *merger) cover(at string, n *stage.Node) error {
 		return err
 	}
 	m.mounts = append(m.mounts, at)
-	return fill(at, "/proc/self/fd/"+strconv.Itoa(fd), n)
+	maker := stage.Maker{Device: toNull, Share: true}
+	return fill(at, "/proc/self/fd/"+strconv.Itoa(fd), n, &maker)
 }
 
 func mountTmpfs(at string) error {
@@ -82,7 +83,7 @@ func mountTmpfs(at string) error {
 }
 
 // fill puts into an empty folder what is staged, and what another folder holds.
-func fill(at, from string, n *stage.Node) error {
+func fill(at, from string, n *stage.Node, maker *stage.Maker) error {
 	entries, err := readDir(from)
 	if err != nil {
 		return err
@@ -94,19 +95,24 @@ func fill(at, from string, n *stage.Node) error {
 			continue
 		}
 		kept[e.Name()] = true
-		to, real := filepath.Join(at, e.Name()), from+"/"+e.Name()
+		to, real := at+"/"+e.Name(), from+"/"+e.Name()
 		if child == nil {
 			err = keep(to, real, e.Type())
-		} else if err = os.Mkdir(to, 0o755); err == nil {
-			err = fill(to, real, child)
+		} else if err = unix.Mkdir(to, 0o755); err == nil {
+			err = fill(to, real, child, maker)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	for _, name := range n.Names() {
+	dir, err := unix.Open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	for name := range n.Children {
 		if !kept[name] {
-			if err := create(filepath.Join(at, name), n.Children[name]); err != nil {
+			if err := maker.Make(dir, at, name, n.Children[name]); err != nil {
 				return err
 			}
 		}
@@ -132,10 +138,10 @@ func keep(to, real string, mode fs.FileMode) error {
 		if err != nil {
 			return err
 		}
-		return os.Symlink(target, to)
+		return unix.Symlink(target, to)
 	case mode.IsDir():
-		if err := os.Mkdir(to, 0o755); err != nil {
-			return err
+		if err := unix.Mkdir(to, 0o755); err != nil {
+			return &fs.PathError{Op: "mkdir", Path: to, Err: err}
 		}
 	default:
 		if err := touch(to); err != nil {
@@ -146,11 +152,10 @@ func keep(to, real string, mode fs.FileMode) error {
 }
 
 func touch(path string) error {
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_CLOEXEC, 0o644)
-	if err != nil {
+	if err := unix.Mknod(path, unix.S_IFREG|0o644, 0); err != nil {
 		return &fs.PathError{Op: "create", Path: path, Err: err}
 	}
-	return unix.Close(fd)
+	return nil
 }
 
 // bind shows a file or folder, with whatever is mounted below it, at another path.
@@ -165,29 +170,13 @@ func bind(from, to string) error {
 	return nil
 }
 
-// create makes what is staged. A device node is bound to /dev/null: there is no driver behind its own numbers, and a program
-// that opens it should succeed.
-func create(at string, n *stage.Node) error {
-	switch {
-	case n.Mode.IsDir():
-		if err := os.Mkdir(at, n.Mode.Perm()); err != nil {
-			return err
-		}
-		for _, name := range n.Names() {
-			if err := create(filepath.Join(at, name), n.Children[name]); err != nil {
-				return err
-			}
-		}
-		return nil
-	case n.Mode&fs.ModeSymlink != 0:
-		return os.Symlink(n.Data, at)
-	case n.Mode&fs.ModeDevice != 0:
-		if err := touch(at); err != nil {
-			return err
-		}
-		return bind("/dev/null", at)
+// toNull shows a device node as /dev/null: there is no driver behind its own numbers, and a program that opens it should
+// succeed.
+func toNull(dir int, name string, _ *stage.Node) error {
+	if err := unix.Mknodat(dir, name, unix.S_IFREG|0o644, 0); err != nil {
+		return err
 	}
-	return n.WriteFile(at)
+	return bind("/dev/null", fmt.Sprintf("/proc/self/fd/%d/%s", dir, name))
 }
 
 // replace shows a staged file in place of one of the machine's.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -57,6 +58,7 @@ func (c *runCmd) AfterApply() error {
 
 // Run only returns if the program cannot be started.
 func (c *runCmd) Run() error {
+	debug.SetGCPercent(-1) // it would only cost the launch time
 	if err := c.prepare(); err != nil {
 		return exitError{err, exitRun}
 	}

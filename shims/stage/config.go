@@ -35,12 +35,13 @@ func (f *function) identity() identity {
 		id.subVendor, id.subDevice = nvidia, id.device
 		return id
 	case upstream, downstream: // of a Broadcom PEX890xx
-		return identity{0x1000, 0xc030, 0x1000, 0x100b, 6, 4, 0xb0, "pcieport"}
+		return identity{vendor: 0x1000, device: 0xc030, base: 6, sub: 4, revision: 0xb0, driver: "pcieport"}
 	}
-	if leaf := f.leaf(); leaf.gpu != nil && leaf.gpu.GraceCPUPair.Valid { // of a Grace
-		return identity{nvidia, 0x22b8, nvidia, 0x22b8, 6, 4, 0, "pcieport"}
+	id := identity{vendor: 0x1022, device: 0x1483, base: 6, sub: 4, driver: "pcieport"} // of an AMD EPYC
+	if leaf := f.leaf(); leaf.gpu != nil && leaf.gpu.GraceCPUPair.Valid {
+		id.vendor, id.device = nvidia, 0x22b8 // of a Grace
 	}
-	return identity{0x8086, 0x352a, 0x8086, 0, 6, 4, 0x04, "pcieport"} // of a Sapphire Rapids
+	return id
 }
 
 // link is a PCIe link: generations and numbers of lanes.

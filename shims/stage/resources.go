@@ -34,11 +34,19 @@ func (b bar) flags() uint64 {
 	if b.ahead {
 		flags |= flagAhead
 	}
+	if b.window() {
+		return flags&^flagAlign | uint64(b.register())
+	}
 	return flags | uint64(b.register())
 }
 
+func (b bar) window() bool { return b.index >= windowLow }
+
 // register are the low bits of the register.
 func (b bar) register() (low uint32) {
+	if b.window() && b.wide {
+		return 1
+	}
 	if b.wide {
 		low |= 4
 	}

@@ -19,12 +19,15 @@ type Options struct {
 	Libraries string
 	// SMI is an nvidia-smi to copy; none if empty.
 	SMI string
-	// Profile is a profile file to copy, for programs that see the tree elsewhere than on this machine; none if empty.
+	// Profile is the text of a profile file, for programs that see the tree elsewhere than on this machine; none if empty.
 	Profile string
 }
 
 // LibraryDir is the folder of a tree that the driver's libraries are in.
 const LibraryDir = "usr/lib/x86_64-linux-gnu"
+
+// ProfileFile is where a tree has the profile that it was made from.
+const ProfileFile = "etc/nvmlfab/profile.yaml"
 
 // Tree is what a machine has.
 type Tree struct {
@@ -108,8 +111,8 @@ func (b *builder) libraries() {
 	if smi := b.options.SMI; smi != "" {
 		b.tree.put("usr/bin/nvidia-smi", &Node{Mode: 0o755, Source: smi})
 	}
-	if file := b.options.Profile; file != "" {
-		b.tree.put("etc/nvmlfab/profile.yaml", &Node{Mode: readable, Source: file})
+	if text := b.options.Profile; text != "" {
+		b.tree.file(ProfileFile, text)
 	}
 	from := b.options.Libraries
 	if from == "" {

@@ -49,9 +49,6 @@ func (b *builder) bus(above string, r *root, number uint8) {
 func (b *builder) runtime(dir, control string) {
 	b.tree.knob(dir+"/power/control", control+"\n")
 	b.tree.file(dir+"/power/runtime_status", "active\n")
-	b.tree.file(dir+"/power/runtime_suspended_time", "0\n")
-	b.tree.file(dir+"/power/runtime_active_time", "0\n")
-	b.tree.knob(dir+"/power/autosuspend_delay_ms", "\n")
 }
 
 func (b *builder) function(f *function) {

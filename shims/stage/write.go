@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -64,63 +63,27 @@ func clean(dir string) (string, error) {
 }
 
 // fill writes the tree into an empty folder.
-func (t *Tree) fill(dir string) (err error) {
-	list := []string{manifestHead}
-	t.Walk(func(name string, n *Node) {
-		list = append(list, name)
-		if err == nil {
-			err = n.write(filepath.Join(dir, name))
+func (t *Tree) fill(dir string) error {
+	umask := unix.Umask(0)
+	defer unix.Umask(umask)
+	m := Maker{Device: makeDevice}
+	for _, name := range t.Names() {
+		if err := m.Make(unix.AT_FDCWD, "", filepath.Join(dir, name), t.Children[name]); err != nil {
+			return err
 		}
-	})
-	if err != nil {
-		return err
 	}
+	list := []string{manifestHead}
+	t.Walk(func(name string, _ *Node) { list = append(list, name) })
 	return os.WriteFile(filepath.Join(dir, manifest), []byte(strings.Join(list, "\n")+"\n"), 0o644)
 }
 
-// write makes one node. Where device nodes cannot be made, an empty file stands for one.
-func (n *Node) write(path string) error {
-	switch {
-	case n.Mode.IsDir():
-		return os.Mkdir(path, n.Mode.Perm())
-	case n.Mode&fs.ModeSymlink != 0:
-		return os.Symlink(n.Data, path)
-	case n.Mode&fs.ModeDevice != 0:
-		mode := uint32(syscall.S_IFCHR) | uint32(n.Mode.Perm())
-		if unix.Mknod(path, mode, int(unix.Mkdev(n.Major, n.Minor))) == nil {
-			return os.Chmod(path, n.Mode.Perm())
-		}
-		return n.WriteFile(path)
+// makeDevice makes a device node, or an empty file in its place where that is not allowed.
+func makeDevice(dir int, name string, n *Node) error {
+	mode := uint32(n.Mode.Perm())
+	if unix.Mknodat(dir, name, unix.S_IFCHR|mode, int(unix.Mkdev(n.Major, n.Minor))) == nil {
+		return nil
 	}
-	return n.WriteFile(path)
-}
-
-// WriteFile writes what a file holds. Its permissions do not depend on the umask.
-func (n *Node) WriteFile(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, n.Mode.Perm())
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if n.Source != "" {
-		err = copyFrom(f, n.Source)
-	} else if n.Data != "" {
-		_, err = f.WriteString(n.Data)
-	}
-	if err == nil {
-		err = f.Chmod(n.Mode.Perm())
-	}
-	return err
-}
-
-func copyFrom(to io.Writer, name string) error {
-	from, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	_, err = io.Copy(to, from)
-	return err
+	return unix.Mknodat(dir, name, unix.S_IFREG|mode, 0)
 }
 
 // staged reads the list of what was written into a folder.
