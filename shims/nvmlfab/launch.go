@@ -163,11 +163,11 @@ func onlineCPUs() []uint32 {
 
 // showNamespace shows the board to what runs in this mount namespace.
 func (p *profile) showNamespace(libraries string) error {
-	files := map[string][]byte{}
+	m := machine{tree: p.tree(), libraries: libraries, identity: p.name + "\n" + p.path + "\n" + string(p.text)}
 	if p.text != nil {
-		files["profile.yaml"] = p.text
+		m.files = map[string][]byte{"profile.yaml": p.text}
 	}
-	if err := showMachine(p.tree(), libraries, files); err != nil {
+	if err := m.show(); err != nil {
 		return err
 	}
 	if err := dropNamespaceRights(); err != nil {

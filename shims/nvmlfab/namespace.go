@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/nvmlfab/nvmlfab/shims/stage"
@@ -66,33 +67,56 @@ func dropNamespaceRights() error {
 	return unix.Capset(&header, &data[0])
 }
 
-// showMachine mounts the tree over /dev, /sys and /proc of this namespace. files are written into the folder private.
-func showMachine(tree *stage.Tree, libraries string, files map[string][]byte) error {
+// machine is what a launch shows.
+type machine struct {
+	tree      *stage.Tree
+	libraries string            // the folder that the dynamic linker shall find libraries in
+	identity  string            // says where the tree is from
+	files     map[string][]byte // for the folder private
+}
+
+// show mounts the machine over /dev, /sys and /proc of this namespace.
+func (c machine) show() error {
 	dir, _ := os.Getwd() // the shell's name for it counts, so that a link stays one
 	umask := unix.Umask(0)
 	defer unix.Umask(umask)
-	if err := leaveOuter(); err != nil {
+	if there, err := c.leaveOuter(); there || err != nil {
 		return err
+	}
+	// For a new terminal the kernel looks into the folder pts beside the file ptmx, and a file that is bound alone has nothing
+	// beside it. So ptmx becomes a link into a copy of the whole /dev, taken before anything is mounted upon it.
+	dev, err := unix.OpenTree(unix.AT_FDCWD, "/dev", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return &fs.PathError{Op: "copy", Path: "/dev", Err: err}
+	}
+	defer unix.Close(dev)
+	if info, err := os.Lstat("/dev/ptmx"); err == nil && info.Mode()&fs.ModeDevice != 0 {
+		c.tree.Children["dev"].Children["ptmx"] = &stage.Node{Mode: fs.ModeSymlink, Data: strings.TrimPrefix(private, "/dev/") + "/dev/ptmx"}
 	}
 	m := merger{top: "/"}
-	if err := m.mergeAll(tree, "dev", "sys", "proc"); err != nil {
+	if err := m.mergeAll(c.tree, "dev", "sys", "proc"); err != nil {
 		return err
 	}
-	if cache := libraryCache(libraries); cache != nil {
+	if cache := libraryCache(c.libraries); cache != nil {
 		if err := m.replace(cachePath, &stage.Node{Mode: 0o644, Data: string(cache)}); err != nil {
 			return err
 		}
 	}
-	if err := os.Mkdir(private, 0o755); err != nil {
+	if err := os.MkdirAll(private+"/dev", 0o755); err != nil {
 		return err
 	}
-	list := []byte(strings.Join(m.mounts, "\n") + "\n")
-	for name, data := range files {
+	if err := unix.MoveMount(dev, "", unix.AT_FDCWD, private+"/dev", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return &fs.PathError{Op: "move", Path: private + "/dev", Err: err}
+	}
+	for name, data := range c.files {
 		if err := os.WriteFile(filepath.Join(private, name), data, 0o644); err != nil {
 			return err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(private, "mounts"), list, 0o644); err != nil {
+	if err := os.WriteFile(identityFile, []byte(c.identity), 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(mountsFile, []byte(strings.Join(m.mounts, "\n")), 0o644); err != nil {
 		return err
 	}
 	if dir != "" { // it may be among what has been covered
@@ -101,19 +125,34 @@ func showMachine(tree *stage.Tree, libraries string, files map[string][]byte) er
 	return nil
 }
 
-// leaveOuter takes away, in this namespace, what another nvmlfab around this one has mounted.
-func leaveOuter() error {
-	list, err := os.ReadFile(filepath.Join(private, "mounts"))
+// What a launch tells to one inside it.
+const (
+	mountsFile   = private + "/mounts"
+	identityFile = private + "/identity"
+)
+
+// leaveOuter takes away, in this namespace, what another nvmlfab around this one has mounted. An ordinary user cannot do
+// that, and has to be content with the same machine.
+func (c machine) leaveOuter() (there bool, err error) {
+	list, err := os.ReadFile(mountsFile)
 	if err != nil {
-		return nil
+		return false, nil
 	}
-	mounts := strings.Fields(string(list))
-	for i := range mounts {
-		at := mounts[len(mounts)-1-i]
-		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
-			return fmt.Errorf("nvmlfab runs inside nvmlfab here, and cannot take its place: %w",
+	identity, err := os.ReadFile(identityFile)
+	if err != nil {
+		return false, err
+	}
+	mounts := strings.Split(string(list), "\n")
+	slices.Reverse(mounts)
+	for i, at := range mounts {
+		err := unix.Unmount(at, unix.MNT_DETACH)
+		if i == 0 && err != nil && string(identity) == c.identity {
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("nvmlfab runs inside nvmlfab, whose GPUs are others and cannot be replaced here: %w",
 				&fs.PathError{Op: "unmount", Path: at, Err: err})
 		}
 	}
-	return nil
+	return false, nil
 }
