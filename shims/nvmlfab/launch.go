@@ -146,7 +146,9 @@ func (p *profile) setProfile(changed string) error {
 }
 
 // tree is what this machine shall have.
-func (p *profile) tree() *stage.Tree { return stage.New(p.board, stage.Options{CPUs: onlineCPUs()}) }
+func (p *profile) tree(system bool) *stage.Tree {
+	return stage.New(p.board, stage.Options{CPUs: onlineCPUs(), System: system})
+}
 
 // onlineCPUs are this machine's, ascending.
 func onlineCPUs() []uint32 {
@@ -162,8 +164,8 @@ func onlineCPUs() []uint32 {
 }
 
 // showNamespace shows the board to what runs in this mount namespace.
-func (p *profile) showNamespace(libraries string) error {
-	m := machine{tree: p.tree(), libraries: libraries, identity: p.name + "\n" + p.path + "\n" + string(p.text)}
+func (p *profile) showNamespace(libraries string, system bool) error {
+	m := machine{tree: p.tree(system), libraries: libraries, identity: p.name + "\n" + p.path + "\n" + string(p.text)}
 	if p.text != nil {
 		m.files = map[string][]byte{"profile.yaml": p.text}
 	}
@@ -176,6 +178,7 @@ func (p *profile) showNamespace(libraries string) error {
 	if err := p.setProfile(filepath.Join(private, "profile.yaml")); err != nil {
 		return err
 	}
+	os.Setenv("SYSTEMD_DEVICE_VERIFY_SYSFS", "0") // udev's library would believe nothing that is not on a sysfs
 	return setLibrary(libraries)
 }
 
@@ -206,7 +209,7 @@ func (p *profile) showPreloaded(libraries, program string) error {
 		}
 		changed = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
 	}
-	root, err := temporary(p.tree())
+	root, err := temporary(p.tree(false))
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ type runCmd struct {
 	GPUs      uint32   `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
 	Driver    string   `placeholder:"VERSION" help:"The driver's version, instead of the profile's."`
 	NVML      string   `name:"nvml" placeholder:"VERSION" help:"The library of an older NVML, as make lib NVML=VERSION builds it; the beginning of its version will do."`
+	NUMA      bool     `name:"numa" help:"Show the profile's CPUs and NUMA nodes in /sys too, if it gives any, instead of the machine's."`
 	Namespace bool     `xor:"how" help:"Run the program in a mount namespace or not at all."`
 	Preload   bool     `xor:"how" help:"Preload a library into the program instead of using a mount namespace."`
 	Command   []string `arg:"" name:"cmd" passthrough:"partial" help:"The program and its arguments."`
@@ -82,7 +83,7 @@ func (c *runCmd) prepare() error {
 	if !c.Preload {
 		err := enterNamespace(filepath.Join(home(), "lib", "nvmlfab-enter"))
 		if err == nil {
-			return p.showNamespace(libraries)
+			return p.showNamespace(libraries, c.NUMA)
 		}
 		if c.Namespace {
 			return err

@@ -44,7 +44,7 @@ func (c stageCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	options := stage.Options{CPUs: onlineCPUs(), Libraries: libraries, SMI: c.SMI, Profile: string(text)}
+	options := stage.Options{CPUs: onlineCPUs(), System: true, Libraries: libraries, SMI: c.SMI, Profile: string(text)}
 	if options.SMI == "" {
 		options.SMI, _ = exec.LookPath("nvidia-smi")
 	}

@@ -15,6 +15,8 @@ import (
 type Options struct {
 	// CPUs are the machine's, ascending, for devices that the profile does not place.
 	CPUs []uint32
+	// System adds CPUs and NUMA nodes.
+	System bool
 	// Libraries is the folder with nvmlfab's libraries; without it the tree has no driver's folder.
 	Libraries string
 	// SMI is an nvidia-smi to copy; none if empty.
@@ -64,6 +66,9 @@ func New(board *profiles.Board, options Options) *Tree {
 	b := &builder{board: board, options: options, roots: layout(board), tree: folder(), added: map[string]string{},
 		driver: board.System.DriverVersion.Or("1")}
 	b.pci()
+	if options.System {
+		b.cpus()
+	}
 	b.procPCI()
 	b.procDriver()
 	b.modules()
