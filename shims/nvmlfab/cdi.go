@@ -113,6 +113,9 @@ func stagedBoard(root string) (*profiles.Board, []byte, error) {
 // containerProfile is where a container has the profile of its GPUs.
 const containerProfile = private + "/profile.yaml"
 
+// specVersion is the oldest version of the format in which a device's name may be a number.
+const specVersion = "0.5.0"
+
 // specification describes the staged machine to container runtimes.
 func specification(root, kind string) (*specs.Spec, error) {
 	board, _, err := stagedBoard(root)
@@ -124,7 +127,7 @@ func specification(root, kind string) (*specs.Spec, error) {
 		return nil, err
 	}
 	driver := board.System.DriverVersion.Or("1")
-	spec := &specs.Spec{Version: "0.6.0", Kind: kind}
+	spec := &specs.Spec{Version: specVersion, Kind: kind}
 	edits := &spec.ContainerEdits
 	edits.Env = []string{profileFile + "=" + containerProfile}
 	edits.Hooks = []*specs.Hook{{HookName: "createContainer", Path: self, Args: []string{"nvmlfab", "hook", "--root", root}}}
