@@ -82,12 +82,16 @@ $(sort dist/lib $(libdir) dist/bin):
 # ---- The commands --------------------------------------------------------------------------------------------------
 
 # go build itself knows whether there is anything to do.
-bin: dist/lib/nvmlfab-enter | dist/bin
+bin: dist/lib/nvmlfab-enter dist/lib/libcuda-none.so.1 | dist/bin
 	@CGO_ENABLED=0 go build -trimpath -o dist/bin/ ./shims/nvmlfab
 
 # Static, so that nothing that is preloaded or on a library path comes into it.
 dist/lib/nvmlfab-enter: shims/enter/enter.c | dist/lib
 	@echo "gcc $< -o $@"; gcc -std=gnu11 -Wall -Wextra -Werror -O2 -static -s -o $@.$$$$ $<; mv $@.$$$$ $@
+
+dist/lib/libcuda-none.so.1: shims/cuda/cuda.c | dist/lib
+	@echo "gcc $< -o $@"; gcc -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -shared -s \
+	  -Wl,-soname,libcuda.so.1 -o $@.$$$$ $<; mv $@.$$$$ $@
 
 generate:
 	go generate ./profiles

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 
 	"github.com/nvmlfab/nvmlfab/profiles"
 	"github.com/nvmlfab/nvmlfab/shims/stage"
@@ -45,6 +46,9 @@ func (c stageCmd) Run() error {
 		return err
 	}
 	options := stage.Options{CPUs: onlineCPUs(), System: true, Libraries: libraries, SMI: c.SMI, Profile: string(text)}
+	if cuda := filepath.Join(home(), "lib", "libcuda-none.so.1"); exists(cuda) {
+		options.CUDA = cuda
+	}
 	if options.SMI == "" {
 		options.SMI, _ = exec.LookPath("nvidia-smi")
 	}

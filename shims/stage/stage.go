@@ -19,6 +19,8 @@ type Options struct {
 	System bool
 	// Libraries is the folder with nvmlfab's libraries; without it the tree has no driver's folder.
 	Libraries string
+	// CUDA is a libcuda to copy beside them; none if empty.
+	CUDA string
 	// SMI is an nvidia-smi to copy; none if empty.
 	SMI string
 	// Profile is the text of a profile file, for programs that see the tree elsewhere than on this machine; none if empty.
@@ -126,8 +128,15 @@ func (b *builder) libraries() {
 	for _, name := range []string{"libnvidia-ml.so", "libnvmlfab-core.so"} {
 		b.tree.put(LibraryDir+"/"+name+"."+b.driver, &Node{Mode: 0o755, Source: filepath.Join(from, name+".1")})
 	}
-	b.tree.link(LibraryDir+"/libnvidia-ml.so.1", "libnvidia-ml.so."+b.driver)
-	b.tree.link(LibraryDir+"/libnvidia-ml.so", "libnvidia-ml.so.1")
+	names := []string{"libnvidia-ml.so"}
+	if cuda := b.options.CUDA; cuda != "" {
+		b.tree.put(LibraryDir+"/libcuda.so."+b.driver, &Node{Mode: 0o755, Source: cuda})
+		names = append(names, "libcuda.so")
+	}
+	for _, name := range names {
+		b.tree.link(LibraryDir+"/"+name+".1", name+"."+b.driver)
+		b.tree.link(LibraryDir+"/"+name, name+".1")
+	}
 }
 
 // modules writes what is seen of the driver's modules.
