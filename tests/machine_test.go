@@ -105,13 +105,18 @@ func nobody(t *testing.T) []string {
 	return []string{tool(t, "setpriv"), "--reuid", "65534", "--regid", "65534", "--clear-groups"}
 }
 
-// busIDs are the addresses of a board's GPUs, as Linux writes them.
-func busIDs(t *testing.T, name string) []string {
+func mustBoard(t *testing.T, name string) *profiles.Board {
 	t.Helper()
 	board, err := profiles.Shipped(name)
 	require.NoError(t, err)
+	return board
+}
+
+// busIDs are the addresses of a board's GPUs, as Linux writes them.
+func busIDs(t *testing.T, name string) []string {
+	t.Helper()
 	var ids []string
-	for _, d := range board.Devices {
+	for _, d := range mustBoard(t, name).Devices {
 		id := d.PCI.BusID.Value
 		ids = append(ids, fmt.Sprintf("%04x:%02x:%02x.%x", id.Domain, id.Bus, id.Device, id.Function))
 	}
