@@ -20,6 +20,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// bundleDir is the folder that bundle has made.
+var bundleDir string
+
+func removeBundle() {
+	if bundleDir != "" {
+		os.RemoveAll(bundleDir)
+	}
+}
+
 // bundle is a copy of what make builds, where every user can read it.
 var bundle = sync.OnceValues(func() (string, error) {
 	build := exec.Command("make", "--no-print-directory", "-C", root, "all")
@@ -30,6 +39,7 @@ var bundle = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	bundleDir = dir
 	for _, part := range []string{"bin", "lib"} {
 		if err := os.CopyFS(filepath.Join(dir, part), os.DirFS(filepath.Join(root, "dist", part))); err != nil {
 			return "", err

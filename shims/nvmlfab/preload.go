@@ -13,7 +13,15 @@ import (
 
 // temporary writes a tree for this process, and sees to it that the tree goes when the process ends, however it ends.
 func temporary(tree *stage.Tree) (string, error) {
-	dir, err := os.MkdirTemp("", "nvmlfab-*")
+	for name := range tree.Children {
+		if name != "sys" {
+			delete(tree.Children, name) // which the preloaded library leaves alone
+		}
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "nvmlfab-*") // faster than a disk
+	if err != nil {
+		dir, err = os.MkdirTemp("", "nvmlfab-*")
+	}
 	if err != nil {
 		return "", err
 	}
