@@ -26,7 +26,7 @@ func parse(t *testing.T, text string) *profiles.Board {
 func boards(t *testing.T) map[string]*profiles.Board {
 	t.Helper()
 	all := map[string]*profiles.Board{
-		"many":  parse(t, "extends: t4\ncount: 300\n"),
+		"many":  parse(t, "extends: t4\ncount: 100\n"),
 		"empty": parse(t, "count: 2\n"),
 		"domains": parse(t, `
 extends: t4

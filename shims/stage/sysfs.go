@@ -37,9 +37,7 @@ func (b *builder) bus(above string, r *root, number uint8) {
 	dir := above + "/pci_bus/" + name
 	b.tree.file(dir+"/cpulistaffinity", b.list(r)+"\n")
 	b.tree.file(dir+"/cpuaffinity", mask(b.near(r))+"\n")
-	b.tree.trigger(dir + "/rescan")
 	b.tree.knob(dir+"/uevent", "")
-	b.runtime(dir, "auto")
 	b.tree.between(dir+"/device", above)
 	b.tree.between(dir+"/subsystem", "sys/class/pci_bus")
 	b.tree.between("sys/class/pci_bus/"+name, dir)
@@ -67,9 +65,7 @@ func (b *builder) function(f *function) {
 	put("modalias", "%s", modalias)
 	put("local_cpulist", "%s", b.list(f.root))
 	put("local_cpus", "%s", mask(b.near(f.root)))
-	put("ari_enabled", "0")
 	put("power_state", "D0")
-	put("consistent_dma_mask_bits", "64")
 	put("dma_mask_bits", "%d", map[bool]int{true: 32, false: 52}[f.kind.bridge()])
 	b.tree.file(dir+"/current_link_speed", speed(l.gen))
 	b.tree.file(dir+"/max_link_speed", speed(l.maxGen))
@@ -79,12 +75,8 @@ func (b *builder) function(f *function) {
 	b.tree.knob(dir+"/config", f.config())
 	b.tree.knob(dir+"/numa_node", strconv.Itoa(int(f.root.numa))+"\n")
 	b.tree.knob(dir+"/enable", "1\n")
-	b.tree.knob(dir+"/broken_parity_status", "0\n")
-	b.tree.knob(dir+"/d3cold_allowed", "1\n")
-	b.tree.knob(dir+"/msi_bus", "1\n")
 	b.tree.knob(dir+"/driver_override", "(null)\n")
 	b.tree.trigger(dir + "/remove")
-	b.tree.trigger(dir + "/rescan")
 	b.tree.knob(dir+"/uevent", fmt.Sprintf(
 		"DRIVER=%s\nPCI_CLASS=%X\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\nPCI_SLOT_NAME=%s\nMODALIAS=%s\n",
 		id.driver, id.class(), id.vendor, id.device, id.subVendor, id.subDevice, name, modalias))
