@@ -121,7 +121,7 @@ run: all
 # Debian packages that the tests use: commands that bear the package's name, and the rest. On a derivative, the archive's
 # keyring and debootstrap, which knows a mirror, let tests/fetch bring programs from Debian.
 commands  := gcc make git python3
-libraries := libc6-dev ca-certificates $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
+libraries := libc6-dev ca-certificates pciutils hwloc-nox udev $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
 
 setup:
 	@missing=; \

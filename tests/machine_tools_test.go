@@ -128,3 +128,59 @@ func TestMachineContainerToolkit(t *testing.T) {
 		assert.Equal(t, link[1], link[2])
 	}
 }
+
+// TestMachineNvpci: the PCI library that NVIDIA's operators are built on finds GPUs and NVSwitches.
+func TestMachineNvpci(t *testing.T) {
+	namespaces(t)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module nvpci\n\ngo 1.24\n\nrequire github.com/NVIDIA/go-nvlib v0.7.4\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(`package main
+
+import (
+	"fmt"
+
+	"github.com/NVIDIA/go-nvlib/pkg/nvpci"
+)
+
+func main() {
+	lib := nvpci.New()
+	gpus, err := lib.GetGPUs()
+	if err != nil {
+		panic(err)
+	}
+	for _, gpu := range gpus {
+		config, err := gpu.Config.Read()
+		if err != nil {
+			panic(err)
+		}
+		caps, err := config.GetPCICapabilities()
+		if err != nil {
+			panic(err)
+		}
+		size := uint64(0)
+		for _, r := range gpu.Resources {
+			size = max(size, uint64(r.End-r.Start+1))
+		}
+		fmt.Printf("%s %x %s %d %d %d\n", gpu.Address, gpu.Device, gpu.Driver, gpu.NumaNode, len(caps.Standard)+len(caps.Extended), size>>30)
+	}
+	switches, err := lib.GetNVSwitches()
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(len(switches))
+}
+`), 0o644))
+	program := filepath.Join(dir, "nvpci")
+	env := []string{"CGO_ENABLED=0", "GOFLAGS=-mod=mod"}
+	if out := runIn(t, dir, env, "go", "mod", "download"); out.code != 0 {
+		skip(t, "go-nvlib cannot be fetched: "+out.stderr)
+	}
+	runIn(t, dir, env, "go", "build", "-o", program, ".").succeeds(t)
+	out := inside(t, "h100", program).succeeds(t)
+	want := ""
+	for _, gpu := range busIDs(t, "h100") {
+		want += gpu + " 2330 nvidia -1 5 128\n"
+	}
+	assert.Equal(t, want+"4\n", out.stdout)
+	assert.Contains(t, inside(t, "gb200", program).succeeds(t).stdout, "0000:b2:00.0 2941 nvidia 1 ")
+}
