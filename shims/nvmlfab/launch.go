@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/nvmlfab/nvmlfab/profiles"
@@ -61,11 +62,23 @@ func choose(flag *string) (p profile, err error) {
 	return p, err
 }
 
-// change gives the profile another number of GPUs or another driver; zero and empty leave it as it is.
-func (p *profile) change(gpus uint32, driver string) (err error) {
-	if gpus == 0 && driver == "" {
-		return nil
+// change gives the profile another number of GPUs or another driver; zero and empty leave it as it is. It refuses a driver's
+// version that cannot be part of a file's name.
+func (p *profile) change(gpus uint32, driver string) error {
+	if gpus != 0 || driver != "" {
+		if err := p.edit(gpus, driver); err != nil {
+			return err
+		}
 	}
+	if v, ok := p.board.System.DriverVersion.Get(); ok && !driverVersion.MatchString(v) {
+		return fmt.Errorf("the driver's version is %q: want something like 580.105.08", v)
+	}
+	return nil
+}
+
+var driverVersion = regexp.MustCompile(`^[0-9][0-9A-Za-z.-]*$`)
+
+func (p *profile) edit(gpus uint32, driver string) (err error) {
 	text := []byte("extends: " + p.name + "\n")
 	if p.path != "" {
 		if text, err = os.ReadFile(p.path); err != nil {
@@ -88,7 +101,7 @@ func (p *profile) change(gpus uint32, driver string) (err error) {
 	if p.text, err = yaml.Marshal(&doc); err != nil {
 		return err
 	}
-	p.board, err = profiles.Parse("--gpus, --driver", p.text)
+	p.board, err = profiles.Parse("with --gpus or --driver", p.text)
 	return err
 }
 

@@ -110,10 +110,10 @@ func libraryDir(version string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("--nvml: %q is no version", version)
 		}
-		found = slices.DeleteFunc(found, func(dir string) bool {
-			rest := strings.TrimPrefix(filepath.Base(dir), version)
-			return rest != "" && rest[0] != '.'
-		})
+		whole := func(dir string) bool { return strings.HasPrefix(filepath.Base(dir)+".", version+".") }
+		if slices.ContainsFunc(found, whole) {
+			found = slices.DeleteFunc(found, func(dir string) bool { return !whole(dir) })
+		}
 		switch len(found) {
 		case 0:
 			return "", fmt.Errorf("--nvml: there is no library of NVML %s in %s: run make lib NVML=%[1]s", version, filepath.Join(home(), "nvml"))
