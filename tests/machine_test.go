@@ -358,3 +358,23 @@ func TestMachineLibraries(t *testing.T) {
 	out := run(t, nil, launcher(t), "run", "--namespace", "--", "env", "-i", python, "-c", program).succeeds(t)
 	assert.Equal(t, "0\n", out.stdout)
 }
+
+// BenchmarkMachineLaunch is a launch of the shortest program there is, and that program by itself.
+func BenchmarkMachineLaunch(b *testing.B) {
+	dir, err := bundle()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, command := range map[string][]string{
+		"alone":    {"true"},
+		"launched": {filepath.Join(dir, "bin", "nvmlfab"), "run", "--namespace", "--", "true"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := exec.Command(command[0], command[1:]...).Run(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -72,6 +72,7 @@ func (m *merger) cover(at string, n *stage.Node) error {
 	}
 	m.mounts = append(m.mounts, at)
 	maker := stage.Maker{Device: toNull, Share: true}
+	defer maker.Close()
 	return fill(at, "/proc/self/fd/"+strconv.Itoa(fd), n, &maker)
 }
 

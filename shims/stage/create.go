@@ -16,10 +16,25 @@ type Maker struct {
 	// Share lets files of one content, which their owner cannot change, be links to one file.
 	Share bool
 
-	shared map[string]string
+	shared map[string]place
+	kept   []int // folders
 }
 
-// Make makes the node and what is below it, under a name in an open folder. The folder's path is for errors, and to link to.
+// place is a file's name in a folder that is kept open.
+type place struct {
+	dir  int
+	name string
+}
+
+// Close closes what sharing has kept open.
+func (m *Maker) Close() {
+	for _, dir := range m.kept {
+		unix.Close(dir)
+	}
+	m.shared, m.kept = nil, nil
+}
+
+// Make makes the node and what is below it, under a name in an open folder. The folder's path is for errors.
 func (m *Maker) Make(dir int, at, name string, n *Node) error {
 	var op string
 	var err error
@@ -34,7 +49,7 @@ func (m *Maker) Make(dir int, at, name string, n *Node) error {
 	case n.Mode&fs.ModeDevice != 0:
 		op, err = "device", m.Device(dir, name, n)
 	default:
-		op, err = "write", m.file(dir, at, name, n)
+		op, err = "write", m.file(dir, name, n)
 	}
 	if err != nil {
 		return &fs.PathError{Op: op, Path: path.Join(at, name), Err: err}
@@ -59,19 +74,30 @@ func (m *Maker) fill(dir int, at, name string, n *Node) error {
 	return nil
 }
 
-func (m *Maker) file(dir int, at, name string, n *Node) error {
+func (m *Maker) file(dir int, name string, n *Node) error {
 	if !m.Share || n.Mode.Perm() != readable || n.Source != "" {
 		return writeFile(dir, name, n)
 	}
 	if old, ok := m.shared[n.Data]; ok {
-		return unix.Linkat(unix.AT_FDCWD, old, dir, name, 0)
+		return unix.Linkat(old.dir, old.name, dir, name, 0)
+	}
+	if err := writeFile(dir, name, n); err != nil || len(m.shared) == maxShared {
+		return err
 	}
 	if m.shared == nil {
-		m.shared = map[string]string{}
+		m.shared = map[string]place{}
 	}
-	m.shared[n.Data] = path.Join(at, name)
-	return writeFile(dir, name, n)
+	kept, err := unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	m.kept = append(m.kept, kept)
+	m.shared[n.Data] = place{kept, name}
+	return nil
 }
+
+// maxShared limits the folders that are kept open.
+const maxShared = 128
 
 // WriteFile writes what a file holds.
 func (n *Node) WriteFile(name string) error {

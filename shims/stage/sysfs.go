@@ -27,7 +27,6 @@ func (b *builder) pci() {
 
 func (b *builder) root(r *root) {
 	b.tree.knob(r.path()+"/uevent", "")
-	b.runtime(r.path(), "auto")
 	b.bus(r.path(), r, r.bus)
 }
 
@@ -41,12 +40,6 @@ func (b *builder) bus(above string, r *root, number uint8) {
 	b.tree.between(dir+"/device", above)
 	b.tree.between(dir+"/subsystem", "sys/class/pci_bus")
 	b.tree.between("sys/class/pci_bus/"+name, dir)
-}
-
-// runtime writes the folder power of a device.
-func (b *builder) runtime(dir, control string) {
-	b.tree.knob(dir+"/power/control", control+"\n")
-	b.tree.file(dir+"/power/runtime_status", "active\n")
 }
 
 func (b *builder) function(f *function) {
@@ -74,20 +67,15 @@ func (b *builder) function(f *function) {
 	b.tree.file(dir+"/resource", f.resource())
 	b.tree.knob(dir+"/config", f.config())
 	b.tree.knob(dir+"/numa_node", strconv.Itoa(int(f.root.numa))+"\n")
-	b.tree.knob(dir+"/enable", "1\n")
-	b.tree.knob(dir+"/driver_override", "(null)\n")
-	b.tree.trigger(dir + "/remove")
 	b.tree.knob(dir+"/uevent", fmt.Sprintf(
 		"DRIVER=%s\nPCI_CLASS=%X\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\nPCI_SLOT_NAME=%s\nMODALIAS=%s\n",
 		id.driver, id.class(), id.vendor, id.device, id.subVendor, id.subDevice, name, modalias))
-	b.runtime(dir, "on")
 
 	if f.kind.bridge() {
 		put("secondary_bus_number", "%d", f.secondary)
 		put("subordinate_bus_number", "%d", f.subordinate)
 		b.bus(dir, f.root, f.secondary)
 	} else {
-		b.tree.knob(dir+"/reset_method", "flr bus\n")
 		b.tree.trigger(dir + "/reset")
 		b.tree.file(dir+fmt.Sprintf("/msi_irqs/%d", f.irq), "msi\n")
 	}
