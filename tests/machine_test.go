@@ -222,6 +222,28 @@ stat -fc %T /sys /proc /sys/fs/cgroup /dev/pts /dev/shm
 	}
 }
 
+// TestMachineClash: a GPU at the address of a device that the machine has hides it, and nothing behind it.
+func TestMachineClash(t *testing.T) {
+	namespaces(t)
+	links, err := filepath.Glob("/sys/class/*/*")
+	require.NoError(t, err)
+	for _, link := range links {
+		target, err := filepath.EvalSymlinks(link)
+		require.NoError(t, err)
+		bdf := regexp.MustCompile(`^/sys/devices/pci[^/]+/(\w{4}:\w\w:\w\w\.\d)/.+`).FindStringSubmatch(target)
+		if bdf == nil {
+			continue
+		}
+		mine := filepath.Join(t.TempDir(), "mine.yaml")
+		require.NoError(t, os.WriteFile(mine, []byte("extends: t4\ndevices: [{pci: {bus_id: \""+bdf[1]+"\"}}]\n"), 0o644))
+		out := run(t, nil, launcher(t), "run", "--namespace", "--profile", mine, "--", "sh", "-c",
+			"cat /sys/bus/pci/devices/"+bdf[1]+"/vendor; readlink -f "+link).succeeds(t)
+		assert.Equal(t, []string{"0x10de", target}, out.lines())
+		return
+	}
+	t.Log("nothing of this machine's is behind a PCI device")
+}
+
 // TestMachineIsolation: two launches at a time with different profiles do not see each other, nor does the machine see them.
 func TestMachineIsolation(t *testing.T) {
 	namespaces(t)
@@ -240,7 +262,7 @@ func TestMachineIsolation(t *testing.T) {
 	t.Cleanup(func() { assert.Equal(t, before, snapshot(t)) })
 }
 
-// snapshot is what a launch must leave alone: mounts, devices, temporary files.
+// snapshot is what a launch must leave alone.
 func snapshot(t *testing.T) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -250,11 +272,13 @@ func snapshot(t *testing.T) string {
 		require.NoError(t, err)
 		var names []string
 		for _, e := range entries {
-			names = append(names, e.Name())
+			if dir != "/dev" || strings.Contains(e.Name(), "nv") {
+				names = append(names, e.Name())
+			}
 		}
 		return strings.Join(names, "\n")
 	}
-	return string(mounts) + list("/dev") + list("/sys/devices") + list("/sys/bus") + list("/proc/driver") + list("/run")
+	return string(mounts) + list("/dev") + list("/sys/devices") + list("/sys/bus/pci/devices") + list("/sys/module")
 }
 
 // TestMachineInsideItself: a launch inside a launch takes its place.
