@@ -136,7 +136,9 @@ func keep(to, real string, mode fs.FileMode) error {
 	switch {
 	case mode&fs.ModeSymlink != 0:
 		target, err := os.Readlink(real)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // as in bind
+		} else if err != nil {
 			return err
 		}
 		return unix.Symlink(target, to)
