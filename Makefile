@@ -82,8 +82,19 @@ $(sort dist/lib $(libdir) dist/bin):
 # ---- The commands --------------------------------------------------------------------------------------------------
 
 # go build itself knows whether there is anything to do.
-bin: dist/lib/nvmlfab-enter dist/lib/libcuda-none.so.1 | dist/bin
+bin: | dist/bin
 	@CGO_ENABLED=0 go build -trimpath -o dist/bin/ ./shims/nvmlfab
+
+generate:
+	go generate ./profiles
+	$(generator) --update
+
+clean:
+	rm -rf dist
+
+# ---- What the commands need beside them ----------------------------------------------------------------------------
+
+bin: dist/lib/nvmlfab-enter dist/lib/libcuda-none.so.1
 
 # Static, so that nothing that is preloaded or on a library path comes into it.
 dist/lib/nvmlfab-enter: shims/enter/enter.c | dist/lib
@@ -92,13 +103,6 @@ dist/lib/nvmlfab-enter: shims/enter/enter.c | dist/lib
 dist/lib/libcuda-none.so.1: shims/cuda/cuda.c | dist/lib
 	@echo "gcc $< -o $@"; gcc -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -shared -s \
 	  -Wl,-soname,libcuda.so.1 -o $@.$$$$ $<; mv $@.$$$$ $@
-
-generate:
-	go generate ./profiles
-	$(generator) --update
-
-clean:
-	rm -rf dist
 
 # ---- make run ------------------------------------------------------------------------------------------------------
 
@@ -121,7 +125,7 @@ run: all
 # Debian packages that the tests use: commands that bear the package's name, and the rest. On a derivative, the archive's
 # keyring and debootstrap, which knows a mirror, let tests/fetch bring programs from Debian.
 commands  := gcc make git python3
-libraries := libc6-dev ca-certificates pciutils hwloc-nox udev $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
+libraries := libc6-dev ca-certificates $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
 
 setup:
 	@missing=; \
