@@ -110,6 +110,18 @@ generate:
 clean:
 	rm -rf dist
 
+# ---- What the commands need beside them ----------------------------------------------------------------------------
+
+bin: dist/lib/nvmlfab-enter dist/lib/libcuda-none.so.1
+
+# Static, so that nothing that is preloaded or on a library path comes into it.
+dist/lib/nvmlfab-enter: shims/enter/enter.c | dist/lib
+	@echo "gcc $< -o $@"; gcc -std=gnu11 -Wall -Wextra -Werror -O2 -static -s -o $@.$$$$ $<; mv $@.$$$$ $@
+
+dist/lib/libcuda-none.so.1: shims/cuda/cuda.c | dist/lib
+	@echo "gcc $< -o $@"; gcc -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -shared -s \
+	  -Wl,-soname,libcuda.so.1 -o $@.$$$$ $<; mv $@.$$$$ $@
+
 # ---- make run ------------------------------------------------------------------------------------------------------
 
 run: all

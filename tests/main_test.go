@@ -32,7 +32,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "make lib:", err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	removeBundle()
+	os.Exit(status)
 }
 
 // libraryOf builds the library of another NVML version and returns its folder. A whole version has three parts.

@@ -17,6 +17,11 @@ type commands struct {
 	Version  versionCmd  `cmd:"" help:"Print the version of nvmlfab and how much of NVML it answers."`
 	Profiles profilesCmd `cmd:"" help:"List, show and check the profiles that describe GPU boards."`
 	Run      runCmd      `cmd:"" help:"Run a program that sees a profile's GPUs."`
+	Stage    stageCmd    `cmd:"" help:"Write what a machine with a profile's GPUs has in /sys, /proc, /dev and its driver's folders."`
+	Unstage  unstageCmd  `cmd:"" help:"Take away what stage wrote."`
+	CDI      cdiCmd      `cmd:"" name:"cdi" help:"Write a CDI specification that shows a staged machine to containers."`
+	Hook     hookCmd     `cmd:"" hidden:""`
+	Reap     reapCmd     `cmd:"" hidden:""`
 }
 
 const description = `nvmlfab shows GPUs that are not there to programs that use NVML.

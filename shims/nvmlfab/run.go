@@ -7,32 +7,41 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// The variables that choose a profile; a file wins.
-const (
-	profileName = "NVMLFAB_PROFILE"
-	profileFile = "MOCK_NVML_CONFIG"
-)
-
 type runCmd struct {
-	Profile *string  `placeholder:"NAME|FILE" help:"A shipped profile, or a profile file, which has a / in it or ends in .yaml or .yml."`
-	Command []string `arg:"" name:"cmd" passthrough:"partial" help:"The program and its arguments."`
+	Profile   *string  `placeholder:"NAME|FILE" help:"A shipped profile, or a profile file, which has a / in it or ends in .yaml or .yml."`
+	GPUs      uint32   `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
+	Driver    string   `placeholder:"VERSION" help:"The driver's version, instead of the profile's."`
+	NVML      string   `name:"nvml" placeholder:"VERSION" help:"The library of an older NVML, as make lib NVML=VERSION builds it; the beginning of its version will do."`
+	NUMA      bool     `name:"numa" help:"Show the profile's CPUs and NUMA nodes in /sys too, if it gives any, instead of the machine's."`
+	Namespace bool     `xor:"how" help:"Run the program in a mount namespace or not at all."`
+	Preload   bool     `xor:"how" help:"Preload a library into the program instead of using a mount namespace."`
+	Command   []string `arg:"" name:"cmd" passthrough:"partial" help:"The program and its arguments."`
 }
 
 func (runCmd) Help() string {
 	return `Flags of nvmlfab stand before the program, and what follows the program is its own. Examples:
 
     nvmlfab run -- nvidia-smi -L
+    nvmlfab run -- lspci -d 10de:
     nvmlfab run --profile mine.yaml -- python3 monitor.py --interval 5
+    nvmlfab run --gpus 2 --driver 550.163.01 --nvml 12.4 -- nvidia-smi
 
 The program takes the place of nvmlfab: exit status, signals, input, output, working directory and user are its own. It finds
-nvmlfab's libnvidia-ml.so.1 before NVIDIA's. Without --profile the environment chooses: MOCK_NVML_CONFIG a profile file, else
-NVMLFAB_PROFILE a shipped profile, else it is ` + profiles.Default + `.
+nvmlfab's libnvidia-ml.so.1 before NVIDIA's, and in a mount namespace of its own it sees the machine's /dev, /sys and /proc
+with the GPUs in them. Nothing outside the namespace changes, and it ends with its last process. Where namespaces are not
+allowed, which one line on standard error says, a preloaded library shows /sys alone, and static programs and those written
+in Go are refused.
+
+Without --profile the environment chooses: MOCK_NVML_CONFIG a profile file, else NVMLFAB_PROFILE a shipped profile, else it
+is ` + profiles.Default + `.
 
 The exit status is 127 if there is no such program, 126 if it cannot be executed, and 125 if anything else is wrong.`
 }
@@ -50,75 +59,83 @@ func (c *runCmd) AfterApply() error {
 
 // Run only returns if the program cannot be started.
 func (c *runCmd) Run() error {
-	if err := c.setProfile(); err != nil {
-		return exitError{err, exitRun}
-	}
-	if err := setLibrary(); err != nil {
+	debug.SetGCPercent(-1) // it would only cost the launch time
+	if err := c.prepare(); err != nil {
 		return exitError{err, exitRun}
 	}
 	return become(c.Command)
 }
 
-// setProfile puts the profile into the environment. It loads the profile first: a program on a broken one would only say
-// that NVML does not work.
-func (c *runCmd) setProfile() error {
-	switch {
-	case c.Profile == nil:
-		return checkInherited()
-	case isFile(*c.Profile):
-		if _, err := profiles.Load(*c.Profile); err != nil {
-			return err
-		}
-		path, err := filepath.Abs(*c.Profile)
-		if err != nil {
-			return err
-		}
-		os.Unsetenv(profileName)
-		return os.Setenv(profileFile, path)
-	default:
-		if _, err := profiles.Shipped(*c.Profile); err != nil {
-			return fmt.Errorf("--profile: %w", err)
-		}
-		os.Unsetenv(profileFile)
-		return os.Setenv(profileName, *c.Profile)
-	}
-}
-
-// checkInherited loads the profile that the environment names already.
-func checkInherited() error {
-	if path := os.Getenv(profileFile); path != "" {
-		_, err := profiles.Load(path)
-		return err
-	}
-	if name := os.Getenv(profileName); name != "" {
-		if _, err := profiles.Shipped(name); err != nil {
-			return fmt.Errorf("%s: %w", profileName, err)
-		}
-	}
-	return nil
-}
-
-func isFile(profile string) bool {
-	ext := filepath.Ext(profile)
-	return strings.Contains(profile, "/") || ext == ".yaml" || ext == ".yml"
-}
-
-// setLibrary makes the dynamic linker find nvmlfab's libraries first. They are in the folder lib beside the command's own
-// folder, in a build as in a release.
-func setLibrary() error {
-	self, err := os.Executable()
+// prepare makes everything as the program shall find it. It checks the profile and the libraries first: a program on a broken
+// profile would only say that NVML does not work.
+func (c *runCmd) prepare() error {
+	p, err := choose(c.Profile)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(filepath.Dir(self), "..", "lib")
+	if err := p.change(c.GPUs, c.Driver); err != nil {
+		return err
+	}
+	libraries, err := libraryDir(c.NVML)
+	if err != nil {
+		return err
+	}
+	if !c.Preload {
+		err := enterNamespace(filepath.Join(home(), "lib", "nvmlfab-enter"))
+		if err == nil {
+			return p.showNamespace(libraries, c.NUMA)
+		}
+		if c.Namespace {
+			return err
+		}
+		complain(fmt.Errorf("%w; preloading %s instead", err, preloaded))
+	}
+	return p.showPreloaded(libraries, c.Command[0])
+}
+
+// home is the folder that holds bin and lib, in a build as in a release; empty if it cannot be told.
+func home() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(self), "..")
+}
+
+// libraryDir is the folder of nvmlfab's libraries: lib beside the command's own folder, or that of another NVML version.
+func libraryDir(version string) (string, error) {
+	dir := filepath.Join(home(), "lib")
+	if version != "" {
+		found, err := filepath.Glob(filepath.Join(home(), "nvml", version+"*"))
+		if err != nil {
+			return "", fmt.Errorf("--nvml: %q is no version", version)
+		}
+		whole := func(dir string) bool { return strings.HasPrefix(filepath.Base(dir)+".", version+".") }
+		if slices.ContainsFunc(found, whole) {
+			found = slices.DeleteFunc(found, func(dir string) bool { return !whole(dir) })
+		}
+		switch len(found) {
+		case 0:
+			return "", fmt.Errorf("--nvml: there is no library of NVML %s in %s: run make lib NVML=%[1]s", version, filepath.Join(home(), "nvml"))
+		case 1:
+			dir = found[0]
+		default:
+			return "", fmt.Errorf("--nvml: %s may be %s or %s", version, filepath.Base(found[0]), filepath.Base(found[1]))
+		}
+	}
 	for _, name := range []string{"libnvidia-ml.so.1", "libnvmlfab-core.so.1"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			return fmt.Errorf("no %s in %s: run make, or keep the folders bin and lib of a release side by side", name, dir)
+			return "", fmt.Errorf("no %s in %s: run make, or keep the folders bin and lib of a release side by side", name, dir)
 		}
 	}
 	if strings.ContainsAny(dir, ":;") {
-		return fmt.Errorf("%s: the dynamic linker takes no folder with : or ; in its name: move nvmlfab elsewhere", dir)
+		return "", fmt.Errorf("%s: the dynamic linker takes no folder with : or ; in its name: move nvmlfab elsewhere", dir)
 	}
+	return dir, nil
+}
+
+// setLibrary makes the dynamic linker find the libraries in a folder first.
+func setLibrary(dir string) error {
 	if others := os.Getenv("LD_LIBRARY_PATH"); others != "" {
 		dir += ":" + others
 	}

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/shims/stage"
+	"golang.org/x/sys/unix"
+	"gopkg.in/yaml.v3"
+	"tags.cncf.io/container-device-interface/pkg/parser"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+)
+
+type cdiCmd struct {
+	Root   string `required:"" placeholder:"DIR" help:"A folder that nvmlfab stage has written."`
+	Kind   string `default:"nvidia.com/gpu" help:"Vendor and class of the devices."`
+	Output string `short:"o" placeholder:"FILE" help:"Where to write the specification, such as /etc/cdi/nvmlfab.yaml; by default it is printed."`
+}
+
+func (cdiCmd) Help() string {
+	return `Writes a CDI specification by which container runtimes show a staged machine to containers. Its devices are the GPUs by
+index and by UUID, and all. Example:
+
+    nvmlfab stage --root /var/lib/nvmlfab
+    nvmlfab cdi --root /var/lib/nvmlfab -o /etc/cdi/nvmlfab.yaml
+    podman run --device nvidia.com/gpu=all …
+
+A container sees the GPUs that it was given, by NVML as in /sys and /proc. The staged folder and nvmlfab itself must stay where
+they are: as a hook, nvmlfab mounts what no specification can describe.`
+}
+
+func (c cdiCmd) Run() error {
+	root, err := filepath.Abs(c.Root)
+	if err != nil {
+		return err
+	}
+	vendor, class := parser.ParseQualifier(c.Kind)
+	if err := errors.Join(parser.ValidateVendorName(vendor), parser.ValidateClassName(class)); err != nil {
+		return fmt.Errorf("--kind: want something like nvidia.com/gpu, not %q", c.Kind)
+	}
+	spec, err := specification(root, c.Kind)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	encoder := yaml.NewEncoder(&text)
+	encoder.SetIndent(2)
+	data, err := json.Marshal(spec) // whose field names are those of the format
+	if err != nil {
+		return err
+	}
+	var plain yaml.Node
+	if err := yaml.Unmarshal(data, &plain); err != nil {
+		return err
+	}
+	block(&plain)
+	if err := encoder.Encode(&plain); err != nil {
+		return err
+	}
+	if c.Output == "" {
+		_, err = os.Stdout.Write(text.Bytes())
+		return err
+	}
+	return writeAtomically(c.Output, text.Bytes())
+}
+
+// block drops the style that YAML read from JSON keeps.
+func block(n *yaml.Node) {
+	n.Style = 0
+	for _, child := range n.Content {
+		block(child)
+	}
+}
+
+func writeAtomically(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".nvmlfab-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// stagedBoard is the board of a staged folder.
+func stagedBoard(root string) (*profiles.Board, []byte, error) {
+	path := filepath.Join(root, stage.ProfileFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("nothing is staged in %s: run nvmlfab stage --root %[1]s", root)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	board, err := profiles.Parse(path, text)
+	return board, text, err
+}
+
+// containerProfile is where a container has the profile of its GPUs.
+const containerProfile = private + "/profile.yaml"
+
+// specVersion is the oldest version of the format in which a device's name may be a number.
+const specVersion = "0.5.0"
+
+// specification describes the staged machine to container runtimes.
+func specification(root, kind string) (*specs.Spec, error) {
+	board, _, err := stagedBoard(root)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	driver := board.System.DriverVersion.Or("1")
+	spec := &specs.Spec{Version: specVersion, Kind: kind}
+	edits := &spec.ContainerEdits
+	edits.Env = []string{profileFile + "=" + containerProfile}
+	edits.Hooks = []*specs.Hook{{HookName: "createContainer", Path: self, Args: []string{"nvmlfab", "hook", "--root", root}}}
+	show := func(to *specs.ContainerEdits, host, container string, options ...string) {
+		to.Mounts = append(to.Mounts, &specs.Mount{HostPath: host, ContainerPath: container, Options: append(options, "nosuid", "bind")})
+	}
+	// The linker of one distribution looks into the one folder, that of another into the other; and it wants the short names,
+	// for which a specification cannot make links.
+	for _, dir := range []string{"/" + stage.LibraryDir, "/usr/lib64"} {
+		for _, name := range []string{"libnvidia-ml.so", "libnvmlfab-core.so"} {
+			for _, suffix := range []string{driver, "1"} {
+				show(edits, filepath.Join(root, stage.LibraryDir, name+"."+driver), dir+"/"+name+"."+suffix, "ro", "nodev")
+			}
+		}
+	}
+	if smi := filepath.Join(root, "usr/bin/nvidia-smi"); exists(smi) {
+		show(edits, smi, "/usr/bin/nvidia-smi", "ro", "nodev")
+	}
+	// Stand-ins for device nodes are mounts, since those work without root too.
+	for _, name := range []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"} {
+		show(edits, "/dev/null", "/dev/"+name)
+	}
+	all := specs.Device{Name: "all"}
+	for i := range board.Devices {
+		d := &board.Devices[i]
+		var one specs.ContainerEdits
+		show(&one, "/dev/null", fmt.Sprintf("/dev/nvidia%d", d.MinorNumber.Or(d.Index)))
+		spec.Devices = append(spec.Devices,
+			specs.Device{Name: fmt.Sprint(d.Index), ContainerEdits: one}, specs.Device{Name: string(d.UUID), ContainerEdits: one})
+		all.ContainerEdits.Mounts = append(all.ContainerEdits.Mounts, one.Mounts...)
+	}
+	spec.Devices = append(spec.Devices, all)
+	return spec, nil
+}
+
+// hookCmd is the hook of the specification: it mounts the PCI devices and the driver's files over the /sys and /proc of a
+// container that is being made.
+type hookCmd struct {
+	Root string `required:""`
+}
+
+func (c hookCmd) Run() error {
+	var state struct{ Bundle string }
+	var config struct{ Root struct{ Path string } }
+	data, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, &state); err != nil {
+		return fmt.Errorf("the container's state: %w", err)
+	}
+	if data, err = os.ReadFile(filepath.Join(state.Bundle, "config.json")); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, &config); err != nil {
+		return fmt.Errorf("the container's configuration: %w", err)
+	}
+	top := config.Root.Path
+	if !filepath.IsAbs(top) {
+		top = filepath.Join(state.Bundle, top)
+	}
+	_, text, err := stagedBoard(c.Root)
+	if err != nil {
+		return err
+	}
+	return showContainer(top, text)
+}
+
+// showContainer shows to a container the GPUs whose device nodes it was given.
+func showContainer(top string, text []byte) error {
+	if text, err := visible(top, text); err != nil || text == nil {
+		return err
+	} else {
+		board, err := profiles.Parse(stage.ProfileFile, text)
+		if err != nil {
+			return err
+		}
+		umask := unix.Umask(0)
+		defer unix.Umask(umask)
+		dir := filepath.Join(top, private)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(containerProfile)), text, 0o644); err != nil {
+			return err
+		}
+		m := merger{top: top}
+		return m.mergeAll(stage.New(board, stage.Options{CPUs: onlineCPUs()}), "sys", "proc")
+	}
+}
+
+// visible is the profile less the GPUs that a container has no device node of; nil if it has none at all.
+func visible(top string, text []byte) ([]byte, error) {
+	board, err := profiles.Parse(stage.ProfileFile, text)
+	if err != nil {
+		return nil, err
+	}
+	var keep []*profiles.Device
+	for i := range board.Devices {
+		if d := &board.Devices[i]; exists(filepath.Join(top, fmt.Sprintf("dev/nvidia%d", d.MinorNumber.Or(d.Index)))) {
+			keep = append(keep, d)
+		}
+	}
+	switch len(keep) {
+	case 0:
+		return nil, nil
+	case len(board.Devices):
+		return text, nil
+	}
+	return subset(text, keep)
+}
+
+// subset is a profile with some of its GPUs, counted anew. They keep what identifies them, and what the file says of them.
+func subset(text []byte, keep []*profiles.Device) ([]byte, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, err
+	}
+	root := doc.Content[0]
+	entries := map[uint32]*yaml.Node{}
+	if i := slices.IndexFunc(root.Content, func(n *yaml.Node) bool { return n.Value == "devices" }); i >= 0 {
+		for at, n := range root.Content[i+1].Content {
+			index := struct{ Index uint32 }{uint32(at)}
+			if err := n.Decode(&index); err != nil {
+				return nil, err
+			}
+			entries[index.Index] = n
+		}
+	}
+	list := yaml.Node{Kind: yaml.SequenceNode}
+	for i, d := range keep {
+		n := entries[d.Index]
+		if n == nil {
+			n = &yaml.Node{Kind: yaml.MappingNode}
+		}
+		set(n, "index", i)
+		set(n, "uuid", string(d.UUID))
+		set(n, "minor_number", d.MinorNumber.Or(d.Index))
+		set(section(n, "pci"), "bus_id", d.PCI.BusID.Value.String())
+		if serial, ok := d.Serial.Get(); ok {
+			set(n, "serial", serial)
+		}
+		list.Content = append(list.Content, n)
+	}
+	set(root, "count", nil)
+	set(section(root, "system"), "num_devices", len(keep))
+	set(root, "devices", &list)
+	return yaml.Marshal(&doc)
+}

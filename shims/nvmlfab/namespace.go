@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/nvmlfab/nvmlfab/shims/stage"
+	"golang.org/x/sys/unix"
+)
+
+// The mount namespace is a thread's, and the program inherits that of the thread that becomes it. So everything happens on
+// the main thread, which is also the one that /proc/self is about.
+func init() { runtime.LockOSThread() }
+
+// private is a folder of the launch's own in its /dev.
+const private = "/dev/.nvmlfab"
+
+// enterNamespace gives the main thread a mount namespace of its own. As an ordinary user it needs a user namespace for that,
+// which a process with several threads cannot enter: it becomes nvmlfab-enter, which enters it and becomes nvmlfab again,
+// with the same arguments. Then, and if it cannot be done, there is no second try.
+func enterNamespace(helper string) error {
+	err := unix.Unshare(unix.CLONE_NEWNS)
+	tried := os.Getenv(enteredVariable) != ""
+	os.Unsetenv(enteredVariable)
+	if err == unix.EPERM && !tried {
+		self, e := os.Executable()
+		if e != nil {
+			return e
+		}
+		if e := unix.Access(helper, unix.X_OK); e != nil {
+			return fmt.Errorf("%s: %w", helper, e)
+		}
+		err = unix.Exec(helper, append([]string{helper, self}, os.Args...), append(os.Environ(), enteredVariable+"=1"))
+	}
+	if err != nil {
+		return fmt.Errorf("a mount namespace: %w", err)
+	}
+	// What is mounted on the machine later is seen, and nothing of what is mounted here gets out.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("a mount namespace: %w", err)
+	}
+	return nil
+}
+
+// enteredVariable marks that nvmlfab-enter has been tried.
+const enteredVariable = "NVMLFAB_ENTERED"
+
+// dropNamespaceRights takes back what nvmlfab-enter left to a process of an ordinary user.
+func dropNamespaceRights() error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return err
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	data[0].Inheritable, data[1].Inheritable = 0, 0
+	return unix.Capset(&header, &data[0])
+}
+
+// machine is what a launch shows.
+type machine struct {
+	tree      *stage.Tree
+	libraries string            // the folder that the dynamic linker shall find libraries in
+	identity  string            // says where the tree is from
+	files     map[string][]byte // for the folder private
+}
+
+// show mounts the machine over /dev, /sys and /proc of this namespace.
+func (c machine) show() error {
+	dir, _ := os.Getwd() // the shell's name for it counts, so that a link stays one
+	umask := unix.Umask(0)
+	defer unix.Umask(umask)
+	if there, err := c.leaveOuter(); there || err != nil {
+		return err
+	}
+	// For a new terminal the kernel looks into the folder pts beside the file ptmx, and a file that is bound alone has nothing
+	// beside it. So ptmx becomes a link into a copy of the whole /dev, taken before anything is mounted upon it.
+	dev, err := unix.OpenTree(unix.AT_FDCWD, "/dev", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return &fs.PathError{Op: "copy", Path: "/dev", Err: err}
+	}
+	defer unix.Close(dev)
+	if info, err := os.Lstat("/dev/ptmx"); err == nil && info.Mode()&fs.ModeDevice != 0 {
+		c.tree.Children["dev"].Children["ptmx"] = &stage.Node{Mode: fs.ModeSymlink, Data: strings.TrimPrefix(private, "/dev/") + "/dev/ptmx"}
+	}
+	m := merger{top: "/"}
+	if err := m.mergeAll(c.tree, "dev", "sys", "proc"); err != nil {
+		return err
+	}
+	if cache := libraryCache(c.libraries); cache != nil {
+		if err := m.replace(cachePath, &stage.Node{Mode: 0o644, Data: string(cache)}); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(private+"/dev", 0o755); err != nil {
+		return err
+	}
+	if err := unix.MoveMount(dev, "", unix.AT_FDCWD, private+"/dev", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return &fs.PathError{Op: "move", Path: private + "/dev", Err: err}
+	}
+	for name, data := range c.files {
+		if err := os.WriteFile(filepath.Join(private, name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(identityFile, []byte(c.identity), 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(mountsFile, []byte(strings.Join(m.mounts, "\n")), 0o644); err != nil {
+		return err
+	}
+	if dir != "" { // it may be among what has been covered
+		os.Chdir(dir)
+	}
+	return nil
+}
+
+// What a launch tells to one inside it.
+const (
+	mountsFile   = private + "/mounts"
+	identityFile = private + "/identity"
+)
+
+// leaveOuter takes away, in this namespace, what another nvmlfab around this one has mounted. An ordinary user cannot do
+// that, and has to be content with the same machine.
+func (c machine) leaveOuter() (there bool, err error) {
+	list, err := os.ReadFile(mountsFile)
+	if err != nil {
+		return false, nil
+	}
+	identity, err := os.ReadFile(identityFile)
+	if err != nil {
+		return false, err
+	}
+	mounts := strings.Split(string(list), "\n")
+	slices.Reverse(mounts)
+	for i, at := range mounts {
+		err := unix.Unmount(at, unix.MNT_DETACH)
+		if i == 0 && err != nil && string(identity) == c.identity {
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("nvmlfab runs inside nvmlfab, whose GPUs are others and cannot be replaced here: %w",
+				&fs.PathError{Op: "unmount", Path: at, Err: err})
+		}
+	}
+	return false, nil
+}

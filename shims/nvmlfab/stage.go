@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/shims/stage"
+)
+
+type stageCmd struct {
+	Root    string  `required:"" placeholder:"DIR" help:"The folder to write below; made if it does not exist."`
+	Profile *string `placeholder:"NAME|FILE" help:"A shipped profile, or a profile file."`
+	GPUs    uint32  `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
+	Driver  string  `placeholder:"VERSION" help:"The driver's version, instead of the profile's."`
+	NVML    string  `name:"nvml" placeholder:"VERSION" help:"The library of an older NVML."`
+	SMI     string  `name:"nvidia-smi" placeholder:"FILE" help:"An nvidia-smi to copy; by default the one in PATH, if there is one."`
+}
+
+func (stageCmd) Help() string {
+	return `Writes what a machine with the profile's GPUs has: the driver's libraries under their names, device nodes (or empty files
+where those cannot be made), /proc/driver/nvidia, what is seen of the driver's modules, and the PCI devices in /sys and
+/proc. A tree that was staged there before is replaced at once. Example:
+
+    nvmlfab stage --root /var/lib/nvmlfab --profile a100-sxm4-40gb
+
+The folder serves as a driver root, as MOCK_PCI_ROOT, and for nvmlfab cdi.`
+}
+
+func (c stageCmd) Run() error {
+	p, err := choose(c.Profile)
+	if err != nil {
+		return err
+	}
+	if err := p.change(c.GPUs, c.Driver); err != nil {
+		return err
+	}
+	libraries, err := libraryDir(c.NVML)
+	if err != nil {
+		return err
+	}
+	text, err := p.source()
+	if err != nil {
+		return err
+	}
+	options := stage.Options{CPUs: onlineCPUs(), System: true, Libraries: libraries, SMI: c.SMI, Profile: string(text)}
+	if cuda := filepath.Join(home(), "lib", "libcuda-none.so.1"); exists(cuda) {
+		options.CUDA = cuda
+	}
+	if options.SMI == "" {
+		options.SMI, _ = exec.LookPath("nvidia-smi")
+	}
+	return stage.New(p.board, options).Write(c.Root)
+}
+
+// source is the profile as the text of a file.
+func (p *profile) source() ([]byte, error) {
+	switch {
+	case p.text != nil:
+		return p.text, nil
+	case p.path != "":
+		return os.ReadFile(p.path)
+	}
+	return profiles.Source(p.name)
+}
+
+type unstageCmd struct {
+	Root string `required:"" placeholder:"DIR" help:"The folder that nvmlfab stage has written."`
+}
+
+func (unstageCmd) Help() string {
+	return `Takes away what nvmlfab stage wrote, and nothing else. Example:
+
+    nvmlfab unstage --root /var/lib/nvmlfab`
+}
+
+func (c unstageCmd) Run() error {
+	if err := stage.Remove(c.Root); err != nil {
+		return fmt.Errorf("--root: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,320 @@
+package stage
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// Options are what a tree depends on beside the board.
+type Options struct {
+	// CPUs are the machine's, ascending, for devices that the profile does not place.
+	CPUs []uint32
+	// System adds CPUs and NUMA nodes.
+	System bool
+	// Libraries is the folder with nvmlfab's libraries; without it the tree has no driver's folder.
+	Libraries string
+	// CUDA is a libcuda to copy beside them; none if empty.
+	CUDA string
+	// SMI is an nvidia-smi to copy; none if empty.
+	SMI string
+	// Profile is the text of a profile file, for programs that see the tree elsewhere than on this machine; none if empty.
+	Profile string
+}
+
+// LibraryDir is the folder of a tree that the driver's libraries are in.
+const LibraryDir = "usr/lib/x86_64-linux-gnu"
+
+// ProfileFile is where a tree has the profile that it was made from.
+const ProfileFile = "etc/nvmlfab/profile.yaml"
+
+// Tree is what a machine has.
+type Tree struct {
+	// Root holds sys, proc, dev and usr.
+	*Node
+	// Added are lines that proc/devices, proc/modules and proc/bus/pci/devices have beside those of a real machine, by path.
+	Added map[string]string
+	// GPUs are the board's, with their nodes.
+	GPUs []GPU
+}
+
+// GPU is one GPU of a tree.
+type GPU struct {
+	UUID  profiles.UUID
+	BusID string
+	Minor uint32
+}
+
+// builder holds what the parts of a tree are made from.
+type builder struct {
+	board   *profiles.Board
+	options Options
+	roots   []*root
+	tree    *Node
+	added   map[string]string
+	driver  string
+}
+
+// New computes the tree of a board.
+func New(board *profiles.Board, options Options) *Tree {
+	if len(options.CPUs) == 0 {
+		options.CPUs = []uint32{0}
+	}
+	b := &builder{board: board, options: options, roots: layout(board), tree: folder(), added: map[string]string{},
+		driver: board.System.DriverVersion.Or("1")}
+	b.pci()
+	if options.System {
+		b.cpus()
+	}
+	b.procPCI()
+	b.procDriver()
+	b.modules()
+	b.nodes()
+	b.libraries()
+	for path, lines := range b.added {
+		b.tree.file(path, lines)
+	}
+	t := &Tree{Node: b.tree, Added: b.added}
+	for i := range board.Devices {
+		d := &board.Devices[i]
+		t.GPUs = append(t.GPUs, GPU{d.UUID, address(d.PCI.BusID.Value), minor(d)})
+	}
+	return t
+}
+
+func minor(d *profiles.Device) uint32 { return d.MinorNumber.Or(d.Index) }
+
+// Major numbers. Those of nvidia-uvm and nvidia-caps are whatever a kernel gives out.
+const (
+	majorNvidia = 195
+	majorUVM    = 508
+	majorCaps   = 509
+)
+
+// nodes writes the device nodes.
+func (b *builder) nodes() {
+	node := func(name string, major, minor uint32, mode fs.FileMode) {
+		b.tree.put("dev/"+name, &Node{Mode: fs.ModeDevice | fs.ModeCharDevice | mode, Major: major, Minor: minor})
+	}
+	for i := range b.board.Devices {
+		n := minor(&b.board.Devices[i])
+		node(fmt.Sprintf("nvidia%d", n), majorNvidia, n, 0o666)
+	}
+	node("nvidiactl", majorNvidia, 255, 0o666)
+	node("nvidia-modeset", majorNvidia, 254, 0o666)
+	node("nvidia-uvm", majorUVM, 0, 0o666)
+	node("nvidia-uvm-tools", majorUVM, 1, 0o666)
+	node("nvidia-caps/nvidia-cap1", majorCaps, 1, 0o400)
+	node("nvidia-caps/nvidia-cap2", majorCaps, 2, 0o444)
+}
+
+// libraries writes the driver's folder: libraries under the names that a driver installs, and nvidia-smi.
+func (b *builder) libraries() {
+	if smi := b.options.SMI; smi != "" {
+		b.tree.put("usr/bin/nvidia-smi", &Node{Mode: 0o755, Source: smi})
+	}
+	if text := b.options.Profile; text != "" {
+		b.tree.file(ProfileFile, text)
+	}
+	from := b.options.Libraries
+	if from == "" {
+		return
+	}
+	for _, name := range []string{"libnvidia-ml.so", "libnvmlfab-core.so"} {
+		b.tree.put(LibraryDir+"/"+name+"."+b.driver, &Node{Mode: 0o755, Source: filepath.Join(from, name+".1")})
+	}
+	names := []string{"libnvidia-ml.so"}
+	if cuda := b.options.CUDA; cuda != "" {
+		b.tree.put(LibraryDir+"/libcuda.so."+b.driver, &Node{Mode: 0o755, Source: cuda})
+		names = append(names, "libcuda.so")
+	}
+	for _, name := range names {
+		b.tree.link(LibraryDir+"/"+name+".1", name+"."+b.driver)
+		b.tree.link(LibraryDir+"/"+name, name+".1")
+	}
+}
+
+// modules writes what is seen of the driver's modules.
+func (b *builder) modules() {
+	sizes := []struct {
+		name  string
+		size  int
+		users []string
+	}{
+		{"nvidia_uvm", 1961984, nil},
+		{"nvidia_drm", 131072, nil},
+		{"nvidia_modeset", 1716224, []string{"nvidia_drm"}},
+		{"nvidia", 104071168, []string{"nvidia_uvm", "nvidia_modeset"}},
+	}
+	for _, m := range sizes {
+		dir := "sys/module/" + m.name
+		b.tree.file(dir+"/version", b.driver+"\n")
+		b.tree.file(dir+"/coresize", strconv.Itoa(m.size)+"\n")
+		b.tree.file(dir+"/refcnt", strconv.Itoa(len(m.users))+"\n")
+		b.tree.file(dir+"/initstate", "live\n")
+		b.tree.file(dir+"/taint", "OE\n")
+		b.tree.trigger(dir + "/uevent")
+		b.tree.dir(dir + "/holders")
+		for _, user := range m.users {
+			b.tree.between(dir+"/holders/"+user, "sys/module/"+user)
+		}
+		users := "-"
+		if len(m.users) > 0 {
+			users = strings.Join(m.users, ",") + ","
+		}
+		b.added["proc/modules"] += fmt.Sprintf("%s %d %d %s Live 0x0000000000000000 (OE)\n", m.name, m.size, len(m.users), users)
+	}
+	b.tree.file("sys/module/nvidia_uvm/parameters/uvm_disable_hmm", "N\n")
+	b.tree.file("sys/module/nvidia_drm/parameters/modeset", "N\n")
+	b.tree.file("sys/module/nvidia_modeset/parameters/vblank_sem_control", "Y\n")
+
+	lines := []string{fmt.Sprintf("%3d nvidia-frontend", majorNvidia)}
+	if branch(b.driver) >= 550 {
+		lines = []string{fmt.Sprintf("%3d nvidia", majorNvidia), fmt.Sprintf("%3d nvidia-modeset", majorNvidia), fmt.Sprintf("%3d nvidiactl", majorNvidia)}
+	}
+	lines = append(lines, fmt.Sprintf("%3d nvidia-uvm", majorUVM), fmt.Sprintf("%3d nvidia-caps", majorCaps))
+	b.added["proc/devices"] = strings.Join(lines, "\n") + "\n"
+}
+
+// branch is the number in front of a driver's version.
+func branch(driver string) int {
+	n, _ := strconv.Atoi(strings.SplitN(driver, ".", 2)[0])
+	return n
+}
+
+// procPCI writes /proc/bus/pci.
+func (b *builder) procPCI() {
+	var text strings.Builder
+	for _, r := range b.roots {
+		r.each(func(f *function) {
+			id := f.identity()
+			dir := fmt.Sprintf("%02x", f.id.Bus)
+			if f.id.Domain != 0 {
+				dir = fmt.Sprintf("%04x:%02x", f.id.Domain, f.id.Bus)
+			}
+			b.tree.knob(fmt.Sprintf("proc/bus/pci/%s/%02x.%x", dir, f.id.Device, f.id.Function), f.config())
+			if f.id.Domain != 0 {
+				return // the list has no room for domains
+			}
+			fmt.Fprintf(&text, "%02x%02x\t%04x%04x\t%x", f.id.Bus, f.id.Device<<3|f.id.Function, id.vendor, id.device, f.irq)
+			var bases, sizes [7]uint64
+			for _, r := range f.bars {
+				if r.index < len(bases) {
+					bases[r.index], sizes[r.index] = r.base|uint64(r.register()), r.size
+				}
+			}
+			for _, v := range append(bases[:], sizes[:]...) {
+				fmt.Fprintf(&text, "\t%16x", v)
+			}
+			fmt.Fprintf(&text, "\t%s\n", id.driver)
+		})
+	}
+	b.added["proc/bus/pci/devices"] = text.String()
+}
+
+// open says whether the machine's driver has the open kernel modules: from 560 on they are installed wherever they run.
+func (b *builder) open() bool { return branch(b.driver) >= 560 && since(&b.board.Devices[0], "turing") }
+
+// procDriver writes /proc/driver/nvidia.
+func (b *builder) procDriver() {
+	const dir = "proc/driver/nvidia"
+	const built = "Thu Jan  1 00:00:00 UTC 1970"
+	module := fmt.Sprintf("NVIDIA UNIX x86_64 Kernel Module  %s  %s", b.driver, built)
+	if b.open() {
+		module = fmt.Sprintf("NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build  (nvmlfab)  %s", b.driver, built)
+	}
+	b.tree.file(dir+"/version", "NVRM version: "+module+"\nGCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n")
+	b.tree.file(dir+"/params", params)
+	b.tree.file(dir+"/registry", "Binary: \"\"\n")
+	b.tree.file(dir+"/capabilities/mig/config", "DeviceFileMinor: 1\nDeviceFileMode: 256\nDeviceFileModify: 1\n")
+	b.tree.file(dir+"/capabilities/mig/monitor", "DeviceFileMinor: 2\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
+	b.tree.dir(dir + "/patches")
+	b.tree.dir(dir + "/warnings")
+	for _, r := range b.roots {
+		r.each(func(f *function) {
+			if f.gpu != nil {
+				b.tree.file(dir+"/gpus/"+address(f.id)+"/information", b.information(f))
+				b.tree.file(dir+"/gpus/"+address(f.id)+"/registry", "Binary: \"\"\n")
+				b.tree.file(dir+"/gpus/"+address(f.id)+"/power", "Runtime D3 status:          Disabled by default\nVideo Memory:               Active\n")
+			}
+		})
+	}
+}
+
+// information is a GPU's file of that name.
+func (b *builder) information(f *function) string {
+	d := f.gpu
+	bits := 47
+	if since(d, "hopper") {
+		bits = 52
+	}
+	firmware := "N/A"
+	if d.GSPFirmware.Mode.Or(false) {
+		firmware = d.GSPFirmware.Version.Or(b.driver)
+	}
+	var text strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&text, "%-9s\t "+format+"\n", append([]any{name}, args...)...)
+	}
+	line("Model: ", "%s", d.Name.Or("Unknown"))
+	line("IRQ:   ", "%d", f.irq)
+	line("GPU UUID: ", "%s", d.UUID)
+	line("Video BIOS: ", "%s", cmp.Or(d.VBIOSVersion.Value, "??.??.??.??.??"))
+	line("Bus Type: ", "PCIe")
+	line("DMA Size: ", "%d bits", bits)
+	line("DMA Mask: ", "%#x", uint64(1)<<bits-1)
+	line("Bus Location: ", "%s", address(f.id))
+	line("Device Minor: ", "%d", minor(d))
+	line("GPU Firmware: ", "%s", firmware)
+	line("GPU Excluded:", "No")
+	return text.String()
+}
+
+// params are the driver's parameters with their defaults.
+const params = `ResmanDebugLevel: 4294967295
+RmLogonRC: 1
+ModifyDeviceFiles: 1
+DeviceFileUID: 0
+DeviceFileGID: 0
+DeviceFileMode: 438
+InitializeSystemMemoryAllocations: 1
+UsePageAttributeTable: 4294967295
+EnableMSI: 1
+EnablePCIeGen3: 0
+MemoryPoolSize: 0
+KMallocHeapMaxSize: 0
+VMallocHeapMaxSize: 0
+IgnoreMMIOCheck: 0
+EnableStreamMemOPs: 0
+EnableUserNUMAManagement: 1
+NvLinkDisable: 0
+RmProfilingAdminOnly: 1
+PreserveVideoMemoryAllocations: 0
+EnableS0ixPowerManagement: 0
+S0ixPowerManagementVideoMemoryThreshold: 256
+DynamicPowerManagement: 3
+DynamicPowerManagementVideoMemoryThreshold: 200
+RegisterPCIDriver: 1
+EnablePCIERelaxedOrderingMode: 0
+EnableResizableBar: 0
+EnableGpuFirmware: 18
+EnableGpuFirmwareLogs: 2
+EnableDbgBreakpoint: 0
+OpenRmEnableUnsupportedGpus: 1
+DmaRemapPeerMmio: 1
+ImexChannelCount: 2048
+CreateImexChannel0: 0
+GrdmaPciTopoCheckOverride: 0
+CoherentGPUMemoryMode: ""
+RegistryDwords: ""
+RegistryDwordsPerDevice: ""
+RmMsg: ""
+GpuBlacklist: ""
+TemporaryFilePath: ""
+ExcludedGpus: ""
+`
