@@ -4,6 +4,7 @@
 # make generate   generated/ anew, after a change in handwritten/ or generator/
 # make bench      what a call and a start cost, beside a C library and the smallest Go library
 # make lib        the library alone; NVML=12.4 builds the one of that NVML version into dist/nvml/12.4.127
+# make release    a tarball of all that, dist/nvmlfab-VERSION-linux-amd64.tar.gz
 # make clean      removes dist
 
 SHELL       := bash
@@ -17,7 +18,7 @@ staticcheck := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # go-nvml calls functions that NVIDIA's header marks as deprecated; that is no news.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-.PHONY: all lib bin run test bench generate clean setup
+.PHONY: all lib bin run test bench release generate clean setup
 all: lib bin
 
 # ---- The library ---------------------------------------------------------------------------------------------------
@@ -112,7 +113,10 @@ clean:
 
 # ---- What the commands need beside them ----------------------------------------------------------------------------
 
-bin: dist/lib/nvmlfab-enter dist/lib/libcuda-none.so.1
+# Libraries and helpers beside the front and the core.
+extras := dist/lib/nvmlfab-enter dist/lib/libcuda-none.so.1 dist/lib/libnvgpufilter.so
+
+bin: $(extras)
 
 # Static, so that nothing that is preloaded or on a library path comes into it.
 dist/lib/nvmlfab-enter: shims/enter/enter.c | dist/lib
@@ -142,8 +146,8 @@ run: all
 
 # Debian packages that the tests use: commands that bear the package's name, and the rest. On a derivative, the archive's
 # keyring and debootstrap, which knows a mirror, let tests/fetch bring programs from Debian.
-commands  := gcc make git python3
-libraries := libc6-dev ca-certificates gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
+commands  := gcc make git python3 pciutils udev
+libraries := libc6-dev ca-certificates gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user hwloc-nox $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
 
 setup:
 	@missing=; \
@@ -193,3 +197,27 @@ test: setup
 
 bench: all
 	@go run ./tests/bench
+
+# ---- make release --------------------------------------------------------------------------------------------------
+
+# One tarball, the same byte for byte wherever it is built from one commit with one toolchain. Its libraries lie as a driver
+# of the default board installs them.
+VERSION ?= $(shell git describe --tags --always 2>/dev/null || echo unversioned)
+bundle  := nvmlfab-$(VERSION)-linux-amd64
+
+release: all
+	@rm -rf dist/release; root=dist/release/$(bundle); mkdir -p $$root/bin $$root/lib $$root/profiles; \
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $$root/bin/ ./shims/nvmlfab; \
+	install -m 755 dist/bin/nvidia-imex $$root/bin/; \
+	driver=$$($$root/bin/nvmlfab profiles show h100 | sed -nE 's/^ *driver_version: *([0-9.]+).*/\1/p'); \
+	for name in libnvidia-ml.so libnvmlfab-core.so; do \
+	  install -m 755 dist/lib/$$name.1 $$root/lib/$$name.$$driver; ln -s $$name.$$driver $$root/lib/$$name.1; \
+	done; \
+	ln -s libnvidia-ml.so.1 $$root/lib/libnvidia-ml.so; \
+	install -m 755 $(extras) $$root/lib/; \
+	install -m 644 profiles/*.yaml $$root/profiles/; install -m 644 profiles/schema.json LICENSE README.md CHANGELOG.md $$root/; \
+	{ echo '{"nvmlfab": "$(VERSION)", "platform": "linux/amd64", "coverage":'; $(generator) --stats --json; echo '}'; } > $$root/manifest.json; \
+	(cd $$root && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum > SHA256SUMS); \
+	chmod -R u=rwX,go=rX dist/release; \
+	tar -C dist/release --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --format=gnu -cf - $(bundle) | gzip -n9 > dist/$(bundle).tar.gz; \
+	rm -rf dist/release; sha256sum dist/$(bundle).tar.gz
