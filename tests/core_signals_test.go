@@ -1,0 +1,62 @@
+package tests
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestSignalsUnchanged compares what belongs to the host before dlopen, after nvmlInit, after a million calls, in other
+// threads, in a child and after nvmlShutdown: dispositions, masks, stacks, limits, locale, environment, errno.
+func TestSignalsUnchanged(t *testing.T) {
+	program := coreProgram(t, "", "signals", late()...)
+	for _, host := range []string{"bare", "handlers", "ignored"} {
+		t.Run(host, func(t *testing.T) {
+			out := run(t, nil, program, "unchanging", host, filepath.Join(library, "libnvidia-ml.so.1"), "1000000").succeeds(t)
+			assert.Empty(t, out.stderr)
+		})
+	}
+}
+
+func TestSignals(t *testing.T) {
+	program := coreProgram(t, "", "signals", linked()...)
+	for name, host := range map[string]struct {
+		args    []string
+		collect bool // ends with the number of collections
+	}{
+		"counts SIGURG":                      {[]string{"urgents"}, true},
+		"provokes SIGSEGV and SIGPIPE":       {[]string{"provoking"}, false},
+		"handles on the stack it is on":      {[]string{"ticking", "5000"}, true},
+		"reads signals that it blocked":      {[]string{"reading"}, true},
+		"reads signals that it blocks later": {[]string{"reading", "early"}, true},
+		"gives up privileges":                {[]string{"changing-identity"}, false},
+		"closes what it did not open":        {[]string{"closing"}, true},
+		"is like a Java virtual machine":     {[]string{"machine", "1000"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := with(library)
+			if host.collect {
+				env = with(library, collecting...)
+			}
+			out := run(t, env, program, host.args...).succeeds(t)
+			if host.collect {
+				n := out.figures(t)
+				assert.Positive(t, n[len(n)-1], "collections")
+			} else {
+				assert.Empty(t, out.stderr)
+			}
+		})
+	}
+}
+
+// TestSignalsGoHost: two Go runtimes in one process, of which one depends on SIGURG to get its processor back.
+func TestSignalsGoHost(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "gohost")
+	run(t, nil, "go", "build", "-o", program, "./tests/testdata/core/gohost").succeeds(t)
+	out := run(t, with(library, append([]string{"GOMAXPROCS=1"}, collecting...)...), program, "100000").succeeds(t)
+	host, both := out.figures(t)[0], strings.Count(out.stderr, "gc ")
+	assert.Positive(t, host, "collections of the host")
+	assert.Greater(t, both, host, "collections of both")
+}

@@ -1,0 +1,237 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nvmlfab/nvmlfab/generator/binding"
+	"github.com/nvmlfab/nvmlfab/generator/model"
+	"github.com/nvmlfab/nvmlfab/generator/registry"
+	headers "github.com/nvmlfab/nvmlfab/nvml-headers"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// coreModel is what the generator knows of the symbols of all versions.
+type coreModel struct {
+	versions []headers.Version
+	symbols  []*binding.Symbol
+	registry *registry.Registry
+}
+
+var loadCoreModel = sync.OnceValues(func() (*coreModel, error) {
+	m := &coreModel{}
+	var err error
+	if m.versions, err = headers.Versions(); err != nil {
+		return nil, err
+	}
+	var list []*model.Header
+	for _, v := range m.versions {
+		h, err := model.Read(filepath.Join(root, "nvml-headers", "model", v.NVML+".json"))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, h)
+	}
+	if m.symbols, err = binding.Bind(list); err != nil {
+		return nil, err
+	}
+	m.registry, err = registry.Read(root, "handwritten", m.symbols)
+	return m, err
+})
+
+// memoryProgram compiles testdata/core/memory.c with a table of every function that the header of a version declares. The
+// sizes in it are that header's.
+func memoryProgram(t *testing.T, version string) string {
+	t.Helper()
+	m, err := loadCoreModel()
+	require.NoError(t, err)
+	v, err := headers.Find(version)
+	require.NoError(t, err)
+	table := filepath.Join(t.TempDir(), "table.c")
+	require.NoError(t, os.WriteFile(table, m.table(v.NVML), 0o644))
+	flags := []string{table, "-O0", "-I", "tests/testdata/core", "-I", "generator/runtime/front"}
+	for _, part := range []string{"refusals.c", "guards.c", "fuzz.c"} {
+		flags = append(flags, filepath.Join("tests", "testdata", "core", part))
+	}
+	return coreProgram(t, version, "memory", append(flags, linked()...)...)
+}
+
+// roles are the names of table.h for those of the generator.
+var roles = map[binding.Role]string{
+	binding.ByHandle: "HANDLE", binding.ByValue: "VALUE", binding.Text: "TEXT", binding.Out: "OUT", binding.In: "IN",
+	binding.Buffer: "BUFFER", binding.FixedText: "FIXED", binding.SizedText: "SIZED", binding.SizedBytes: "SIZED",
+	binding.List: "LIST", binding.Also: "ALSO", binding.Slice: "SLICE", binding.Plain: "STRUCT", binding.Constant: "STRUCT",
+	binding.Versioned: "VERSIONED", binding.Raw: "RAW",
+}
+
+var handleKinds = map[string]string{"nvmlDevice_t": "DEVICE", "nvmlEventSet_t": "EVENT_SET"}
+
+// answeredInC are symbols that the front answers by itself.
+var answeredInC = map[string]bool{"nvmlErrorString": true, "nvmlInternalGetExportTable": true}
+
+func (m *coreModel) table(nvml string) []byte {
+	var calls, table bytes.Buffer
+	n := 0
+	for _, s := range m.symbols {
+		f := s.ProtoIn(nvml)
+		implemented := m.registry.Func(s.Name) != "" || answeredInC[s.Name]
+		if f == nil || s.Slot() > 0 && !implemented { // all other slots are one function without parameters
+			continue
+		}
+		callee := s.Name
+		if s.Slot() > 0 {
+			callee = fmt.Sprintf("((__typeof__(&%s))slot(%d))", s.Name, s.Slot())
+		}
+		fmt.Fprintf(&calls, "static int call%d(const uint64_t *a)\n{\n\t(void)a;\n", s.Index)
+		var names []string
+		for i, p := range f.Params {
+			name := fmt.Sprintf("p%d", i)
+			t := p.Type
+			t.Const = t.Const && t.Stars > 0
+			fmt.Fprintf(&calls, "\t%s;\n\tmemcpy(&%s, &a[%d], sizeof %[2]s);\n", t.Declare(name), name, i)
+			names = append(names, name)
+		}
+		fmt.Fprintf(&calls, "\treturn (int)(intptr_t)%s(%s);\n}\n\n", callee, strings.Join(names, ", "))
+
+		fmt.Fprintf(&calls, "static const struct arg args%d[] = {\n", s.Index)
+		for _, a := range s.Args {
+			calls.WriteString("\t" + m.arg(nvml, s, f, a) + ",\n")
+		}
+		calls.WriteString("\t{0},\n};\n\n")
+		life := strings.HasPrefix(s.Name, "nvmlInit") || s.Name == "nvmlShutdown"
+		fmt.Fprintf(&table, "\t{\"%s\", call%d, %d, %t, %t, %d, %d, args%[2]d},\n", s.Name, s.Index, m.versions[s.Since-1].Driver,
+			implemented, life, len(s.Args), len(f.Params))
+		n++
+	}
+	return fmt.Appendf(nil, `#define NVML_NO_UNVERSIONED_FUNC_DEFS
+#include "table.h"
+#include "internal.h"
+
+void *slot(int number)
+{
+	static const unsigned char guid[16] = { 0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e, 0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4 };
+	const void *table;
+	ok(nvmlInternalGetExportTable(&table, guid));
+	return ((void *const *)table)[number];
+}
+
+%sconst struct function functions[] = {
+%s};
+
+const int nfunctions = %d;
+`, calls.Bytes(), table.Bytes(), n)
+}
+
+func (m *coreModel) arg(nvml string, s *binding.Symbol, f *model.Function, a binding.Arg) string {
+	out := []string{"." + "role = " + roles[a.Role], fmt.Sprintf(".at = %d, .size_at = %d", a.At, a.Size)}
+	t := f.Params[a.At].Type
+	if t.Stars == 1 && t.Name != "void" {
+		out = append(out, fmt.Sprintf(".bytes = sizeof(%s), .least = %d", t.Elem(), a.Extent))
+	}
+	if a.Role == binding.ByHandle {
+		kind := handleKinds[t.Name]
+		if kind == "" {
+			kind = "OTHER"
+		}
+		out = append(out, ".handle = "+kind)
+	}
+	if a.Role == binding.ByValue && strings.HasPrefix(f.Params[a.At].Name, "timeout") {
+		out = append(out, ".waits = true")
+	}
+	if a.Optional {
+		out = append(out, ".optional = true")
+	}
+	if a.InBytes {
+		out = append(out, ".in_bytes = true")
+	}
+	var accepts []string
+	for _, v := range a.Versions {
+		size := v.Size
+		if size > a.Known.Size {
+			size = 0
+		}
+		accepts = append(accepts, fmt.Sprintf("{%#x, %d}", v.Version, size))
+	}
+	if len(accepts) > 0 {
+		out = append(out, fmt.Sprintf(".accepts = (const struct accept[]){%s}, .versions = %d", strings.Join(accepts, ", "), len(accepts)))
+	}
+	if a.Counted != "" {
+		last := a.Known.Fields[len(a.Known.Fields)-1]
+		out = append(out, fmt.Sprintf(".counted = offsetof(%s, %s), .array = %d, .stride = %d",
+			t.Elem(), a.Counted, last.Offset, last.Size/last.Type.Dims[0]))
+	}
+	if pointers := pointersIn(s.Header, t, 0); t.Stars == 1 && len(pointers) > 0 {
+		out = append(out, fmt.Sprintf(".pointers = (const uint32_t[]){%s}, .npointers = %d",
+			strings.Trim(strings.Join(strings.Fields(fmt.Sprint(pointers)), ", "), "[]"), len(pointers)))
+	}
+	return "{" + strings.Join(out, ", ") + "}"
+}
+
+// pointersIn lists the offsets of pointers and handles in a struct.
+func pointersIn(h *model.Header, t model.CType, base int64) []int64 {
+	known := h.Type(t.Name)
+	if known == nil {
+		return nil
+	}
+	var out []int64
+	for _, field := range known.Fields {
+		n := int64(1)
+		for _, d := range field.Type.Dims {
+			n *= d
+		}
+		for i := range n {
+			at := base + field.Offset + i*field.Size/n
+			if inner := h.Type(field.Type.Name); field.Type.Stars > 0 || inner != nil && inner.Kind == model.Handle {
+				out = append(out, at)
+			} else {
+				out = append(out, pointersIn(h, field.Type, at)...)
+			}
+		}
+	}
+	return out
+}
+
+// TestMemory: callers of three headers meet the newest library, with memory behind which nobody may read or write.
+func TestMemory(t *testing.T) {
+	for _, version := range []string{"11.0", "12.4", "13.4"} {
+		t.Run(version, func(t *testing.T) {
+			program := memoryProgram(t, version)
+			for _, part := range []string{"refusals", "guards"} {
+				t.Run(part, func(t *testing.T) {
+					out := run(t, with(library, "GOGC=1"), program, part).succeeds(t)
+					assert.Empty(t, out.stderr)
+					n := out.figures(t)
+					for _, calls := range n[:2] {
+						assert.Positive(t, calls)
+					}
+					if part == "guards" {
+						assert.Greater(t, n[2], n[1]*3/4, "most functions answer this board's values:\n%s", out.stdout)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestFuzz prints its seed; NVMLFAB_FUZZ_SEED repeats a run and NVMLFAB_FUZZ_SECONDS makes it longer.
+func TestFuzz(t *testing.T) {
+	seed, seconds := os.Getenv("NVMLFAB_FUZZ_SEED"), os.Getenv("NVMLFAB_FUZZ_SECONDS")
+	if seed == "" {
+		seed = fmt.Sprint(time.Now().UnixNano())
+	}
+	if seconds == "" {
+		seconds = "3"
+	}
+	t.Log("NVMLFAB_FUZZ_SEED=" + seed)
+	out := run(t, with(library, "GOGC=1"), memoryProgram(t, ""), "fuzz", seed, seconds).succeeds(t)
+	assert.Empty(t, out.stderr)
+	n := out.figures(t)
+	assert.Equal(t, n[2], n[1], "every function is called")
+}

@@ -1,0 +1,111 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestThreads: sixty-four threads of lives and calls, while the core collects.
+func TestThreads(t *testing.T) {
+	out := run(t, with(library, "GOGC=1"), coreProgram(t, "", "threads", linked()...), "500").succeeds(t)
+	assert.Empty(t, out.stderr)
+}
+
+// TestThreadsFront runs the same threads on a front, a core in C and a program that ThreadSanitizer watches.
+func TestThreadsFront(t *testing.T) {
+	m, err := loadCoreModel()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	watched := []string{"-std=c11", "-O1", "-g", "-fPIC", "-fsanitize=thread", "-fvisibility=hidden", "-Wno-deprecated-declarations",
+		"-I", "generated/front", "-I", filepath.Dir(header(t, ""))}
+	shared := func(name string, args ...string) string {
+		path := filepath.Join(dir, name)
+		run(t, nil, "gcc", append(append(watched, "-shared", "-o", path), args...)...).succeeds(t)
+		return path
+	}
+	sources, err := filepath.Glob(filepath.Join(root, "generated", "front", "*.c"))
+	require.NoError(t, err)
+	shared("libnvidia-ml.so.1", append(sources, "-Wl,-soname,libnvidia-ml.so.1", "-Wl,-z,nodelete")...)
+	core := []string{"tests/testdata/core/stubcore.c"}
+	for _, s := range m.symbols {
+		core = append(core, fmt.Sprintf("-D%s_=%d", s.Name, s.Index))
+	}
+	stub := shared("core.so", core...)
+	program := coreProgram(t, "", "threads", "-fsanitize=thread", "-L", dir, "-l:libnvidia-ml.so.1")
+
+	// An address space in random order can be one that ThreadSanitizer cannot work in, and a container may want it so.
+	command := []string{"setarch", "-R", program, "200"}
+	if exec.Command("setarch", "-R", "true").Run() != nil {
+		command = command[2:]
+	}
+	out := run(t, with(dir, "NVMLFAB_CORE="+stub), command[0], command[1:]...).succeeds(t)
+	assert.Empty(t, out.stderr)
+}
+
+// TestThreadsEngine runs every handwritten function under the race detector.
+func TestThreadsEngine(t *testing.T) {
+	m, err := loadCoreModel()
+	require.NoError(t, err)
+	dir := filepath.Join(root, "tests", "testdata", "core", "race")
+	overlay := filepath.Join(t.TempDir(), "overlay.json")
+	calls := filepath.Join(t.TempDir(), "calls_test.go")
+	require.NoError(t, os.WriteFile(calls, m.goCalls(), 0o644))
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(dir, "calls_test.go"): calls}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(overlay, replace, 0o644))
+	out := run(t, nil, "go", "test", "-race", "-count=1", "-overlay", overlay, "./tests/testdata/core/race")
+	assert.Zero(t, out.code, "%s%s", out.stdout, out.stderr)
+}
+
+// goCalls renders a list with one call of every handwritten function, with the first values that its types have.
+func (m *coreModel) goCalls() []byte {
+	var b bytes.Buffer
+	b.WriteString(`package race
+
+import (
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/handwritten"
+	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+)
+
+var calls = []func(d *engine.Device, s *engine.EventSet, uuid string){
+`)
+	done := map[string]bool{"Init": true, "InitWithFlags": true, "Shutdown": true} // the test counts references itself
+	for _, s := range m.symbols {
+		name := m.registry.Func(s.Name)
+		if name == "" || done[name] {
+			continue
+		}
+		done[name] = true
+		var args []string
+		for _, p := range s.Params() {
+			switch {
+			case p == "*engine.Device":
+				p = "d"
+			case p == "*engine.EventSet":
+				p = "s"
+			case p == "string":
+				p = "uuid"
+			case p[0] == '*':
+				p = "new(" + p[1:] + ")"
+			case strings.HasPrefix(p, "[]"):
+				p = "make(" + p + ", 2)"
+			default:
+				p += "(1)"
+			}
+			args = append(args, p)
+		}
+		fmt.Fprintf(&b, "\tfunc(d *engine.Device, s *engine.EventSet, uuid string) { handwritten.%s(%s) },\n", name, strings.Join(args, ", "))
+	}
+	b.WriteString("}\n\nvar _ abi.Return\n")
+	return b.Bytes()
+}

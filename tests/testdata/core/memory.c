@@ -1,0 +1,31 @@
+// Calls every function of the library with memory whose size it must not mistake. A fault names the function.
+#include <signal.h>
+
+#include "table.h"
+
+int refusals(void), guards(void), fuzz(int argc, char **argv);
+
+const struct call *volatile now;
+
+static void on_fault(int sig, siginfo_t *info, void *context)
+{
+	(void)context;
+	fail(__FILE__, __LINE__, "signal %d at %p in %s", sig, info->si_addr, now == NULL ? "no call" : now->f->name);
+}
+
+int main(int argc, char **argv)
+{
+	static char stack[1 << 16]; // a stack of its own: a fault in the library may be one of its stack
+	struct sigaction act = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+	check(sigaltstack(&(stack_t){ .ss_sp = stack, .ss_size = sizeof stack }, NULL) == 0);
+	check(sigaction(SIGSEGV, &act, NULL) == 0 && sigaction(SIGBUS, &act, NULL) == 0);
+	alarm(300);
+	if (argc == 2 && strcmp(argv[1], "refusals") == 0)
+		return refusals();
+	if (argc == 2 && strcmp(argv[1], "guards") == 0)
+		return guards();
+	if (argc == 4 && strcmp(argv[1], "fuzz") == 0)
+		return fuzz(argc, argv);
+	fprintf(stderr, "usage: memory refusals|guards|fuzz SEED SECONDS\n");
+	return 2;
+}

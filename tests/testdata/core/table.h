@@ -1,0 +1,273 @@
+// Every function that a library of one NVML version exports, as the generated table.c describes it, and memory for its
+// arguments that ends where it must not be overrun.
+#ifndef TABLE_H
+#define TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core.h"
+
+// The older headers do not have it.
+enum { ARGUMENT_VERSION_MISMATCH = 25 };
+
+// How an argument crosses, as generator/binding has it.
+enum role {
+	VALUE,     // a scalar
+	HANDLE,    // of a kind below
+	TEXT,      // const char *
+	OUT,       // T *
+	IN,        // T * that is read
+	BUFFER,    // char *, and its length by value
+	FIXED,     // char * of a documented length
+	SIZED,     // bytes, and a pointer to their number
+	LIST,      // elements, and a pointer to their number
+	ALSO,      // more elements under the number of the list before
+	SLICE,     // elements, and their number by value
+	STRUCT,    // struct *
+	VERSIONED, // struct * that begins with its version
+	RAW,       // anything else
+};
+
+enum handle_kind { DEVICE, EVENT_SET, OTHER };
+
+struct accept {
+	uint32_t version, size; // how much a caller of that version has
+};
+
+struct arg {
+	enum role role;
+	int at, size_at;          // positions; size_at is -1 where there is no length
+	size_t bytes;             // what the pointer points to, or one element of it, in this header
+	size_t least;             // the same in the header that has the least
+	enum handle_kind handle;  // of a handle
+	bool optional;            // the pointer may be NULL
+	bool in_bytes;            // the number of a SLICE counts bytes
+	bool waits;               // a VALUE that says how long to wait
+	const struct accept *accepts;
+	int versions;
+	const uint32_t *pointers; // where pointers stand in a struct
+	int npointers;
+	size_t counted, array, stride; // a struct that ends in an array, and where it says how long that is
+};
+
+struct function {
+	const char *name;
+	int (*call)(const uint64_t *args);
+	int driver;       // the first driver branch that has it
+	bool implemented; // not a stub
+	bool life;        // begins or ends the library's life
+	int nargs, nparams;
+	const struct arg *args;
+};
+
+extern const struct function functions[];
+extern const int nfunctions;
+
+// slot is an entry of the table that nvidia-smi asks for.
+void *slot(int number);
+
+// ---- Memory that ends where it must not be overrun ----------------------------------------------------------------
+
+enum { ARGS = 16, ROOM = 1 << 20, FILL = 0xa5, CANARY = 64 };
+
+// One room for each argument, and one for the length beside it; a page that nobody may touch lies behind each.
+static char *room_end[2 * ARGS];
+
+static inline void make_rooms(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	for (int i = 0; i < 2 * ARGS; i++) {
+		char *room = mmap(NULL, ROOM + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		check(room != MAP_FAILED && mprotect(room + ROOM, page, PROT_NONE) == 0);
+		room_end[i] = room + ROOM;
+	}
+}
+
+// guarded is memory of just that size, with a pattern in it and before it.
+static inline char *guarded(int room, size_t size)
+{
+	check(size + CANARY <= ROOM);
+	char *p = room_end[room] - size;
+	memset(p - CANARY, FILL, size + CANARY);
+	return p;
+}
+
+static inline bool filled(const char *p, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if ((unsigned char)p[i] != FILL)
+			return false;
+	return true;
+}
+
+// What make_call made of each argument: where it lies and how large it is; and what was in it.
+struct call {
+	const struct function *f;
+	uint64_t arg[ARGS];
+	char *memory[ARGS];
+	size_t size[ARGS];
+	char before[ARGS][1 << 12];
+};
+
+// now is the call that is under way.
+extern const struct call *volatile now;
+
+static inline int invoke(const struct call *c)
+{
+	now = c;
+	int answer = c->f->call(c->arg);
+	now = NULL;
+	return answer;
+}
+
+// What a caller brings: how many bytes or elements, which of the accepted versions, and whether structs are as in this
+// header or as in the header that has the least.
+struct shape {
+	uint32_t length, version;
+	bool least;
+};
+
+static nvmlEventSet_t event_set;
+
+static inline uint64_t handle_of(enum handle_kind kind)
+{
+	uint64_t word = 0;
+	if (kind == DEVICE)
+		memcpy(&word, &gpu[0].dev, sizeof word);
+	if (kind == EVENT_SET)
+		memcpy(&word, &event_set, sizeof word);
+	return word;
+}
+
+// put makes argument i memory of just that size.
+static inline char *put(struct call *c, const struct arg *a, size_t size)
+{
+	c->memory[a->at] = guarded(a->at, size);
+	c->size[a->at] = size;
+	c->arg[a->at] = (uint64_t)(uintptr_t)c->memory[a->at];
+	return c->memory[a->at];
+}
+
+// put_number is the same for the length beside it.
+static inline void put_number(struct call *c, const struct arg *a, uint32_t n)
+{
+	c->memory[a->size_at] = guarded(ARGS + a->at, sizeof n);
+	c->size[a->size_at] = sizeof n;
+	c->arg[a->size_at] = (uint64_t)(uintptr_t)memcpy(c->memory[a->size_at], &n, sizeof n);
+}
+
+static inline void count_in(const struct arg *a, char *p, uint32_t n) { memcpy(p + a->counted, &n, sizeof n); }
+
+static inline void put_struct(struct call *c, const struct arg *a, size_t size, uint32_t length)
+{
+	uint32_t n = 0;
+	if (a->stride > 0) {
+		uint32_t room = (uint32_t)((size - a->array) / a->stride);
+		n = length < room ? length : room;
+		size = a->array + n * a->stride;
+	}
+	char *p = put(c, a, size);
+	if (a->npointers > 0)
+		memset(p, 0, size); // no pattern where the library reads an address
+	if (a->stride > 0)
+		count_in(a, p, n);
+}
+
+static inline void make_call(struct call *c, const struct function *f, struct shape s)
+{
+	c->f = f;
+	memset(c->arg, 0, sizeof c->arg);
+	memset(c->memory, 0, sizeof c->memory);
+	memset(c->size, 0, sizeof c->size);
+	for (int i = 0; i < f->nargs; i++) {
+		const struct arg *a = &f->args[i];
+		size_t bytes = s.least && a->least > 0 ? a->least : a->bytes;
+		switch (a->role) {
+		case HANDLE:
+			c->arg[a->at] = handle_of(a->handle);
+			break;
+		case TEXT:
+			strcpy(put(c, a, strlen(gpu[0].uuid) + 1), gpu[0].uuid);
+			break;
+		case IN:
+			memset(put(c, a, bytes), 0, bytes);
+			break;
+		case OUT:
+			put(c, a, bytes);
+			break;
+		case FIXED:
+			put(c, a, a->least);
+			break;
+		case STRUCT:
+			put_struct(c, a, bytes, s.length);
+			break;
+		case BUFFER:
+			put(c, a, s.length);
+			c->arg[a->size_at] = s.length;
+			break;
+		case SIZED:
+			put(c, a, s.length);
+			put_number(c, a, s.length);
+			break;
+		case LIST:
+			put(c, a, s.length * bytes);
+			put_number(c, a, s.length);
+			break;
+		case ALSO:
+			put(c, a, s.length * bytes);
+			break;
+		case SLICE:
+			put(c, a, s.length * bytes);
+			c->arg[a->size_at] = a->in_bytes ? s.length * bytes : s.length;
+			break;
+		case VERSIONED:
+			if (a->versions > 0) {
+				const struct accept *v = &a->accepts[s.version % (uint32_t)a->versions];
+				put_struct(c, a, v->size > 0 ? v->size : bytes, s.length);
+				memcpy(c->memory[a->at], &v->version, sizeof v->version);
+			} else {
+				put_struct(c, a, bytes, s.length);
+			}
+			break;
+		case VALUE:
+		case RAW:
+			break;
+		}
+	}
+}
+
+// remember keeps what is in the arguments, as far as it fits.
+static inline void remember(struct call *c)
+{
+	for (int i = 0; i < c->f->nparams; i++)
+		if (c->memory[i] != NULL)
+			memcpy(c->before[i], c->memory[i], c->size[i] < sizeof c->before[i] ? c->size[i] : sizeof c->before[i]);
+}
+
+static inline bool is_number(const struct function *f, int at)
+{
+	for (int i = 0; i < f->nargs; i++)
+		if (f->args[i].size_at == at && (f->args[i].role == LIST || f->args[i].role == SIZED))
+			return true;
+	return false;
+}
+
+// intact checks what no answer may change, and for an error also what was in the arguments. A list's or a buffer's number
+// says how much there is when it does not fit.
+static inline void intact(const struct call *c, int answer)
+{
+	for (int i = 0; i < c->f->nparams; i++) {
+		const char *p = c->memory[i];
+		if (p == NULL)
+			continue;
+		if (!filled(p - CANARY, CANARY))
+			fail(__FILE__, __LINE__, "%s writes before argument %d", c->f->name, i);
+		size_t n = c->size[i] < sizeof c->before[i] ? c->size[i] : sizeof c->before[i];
+		if (answer != NVML_SUCCESS && memcmp(p, c->before[i], n) != 0 &&
+		    !(answer == NVML_ERROR_INSUFFICIENT_SIZE && is_number(c->f, i)))
+			fail(__FILE__, __LINE__, "%s writes to argument %d and answers %d", c->f->name, i, answer);
+	}
+}
+
+#endif
