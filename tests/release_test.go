@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -21,7 +22,8 @@ func TestRelease(t *testing.T) {
 		require.NoError(t, err)
 		return text
 	}
-	assert.True(t, string(build()) == string(build()), "two builds of the tarball differ")
+	first, second := build(), build()
+	assert.True(t, bytes.Equal(first, second), "two builds of the tarball differ")
 
 	dir := t.TempDir()
 	runIn(t, dir, nil, "tar", "xzf", tarball).succeeds(t)
