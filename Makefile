@@ -3,7 +3,8 @@
 # make test       everything that can be checked here; sets up what it needs
 # make generate   generated/ anew, after a change in handwritten/ or generator/
 # make bench      what a call and a start cost, beside a C library and the smallest Go library
-# make lib        the library alone; NVML=12.4 builds the one of that NVML version into dist/nvml/12.4.127
+# make lib        the libraries alone; NVML=12.4 builds the one of that NVML version into dist/nvml/12.4.127
+# make mockfs-shim, make test-mockfs   libmockfs.so alone, and its tests
 # make clean      removes dist
 
 SHELL       := bash
@@ -17,7 +18,7 @@ staticcheck := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # go-nvml calls functions that NVIDIA's header marks as deprecated; that is no news.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-.PHONY: all lib bin run test bench generate clean setup
+.PHONY: all lib bin run test bench generate clean setup mockfs-shim test-mockfs
 all: lib bin
 
 # ---- The library ---------------------------------------------------------------------------------------------------
@@ -76,7 +77,25 @@ $(libdir)/libnvmlfab-core.so.1: dist/lib/libnvmlfab-core.so.1 | $(libdir)
 	@cp $< $@.$$$$; mv $@.$$$$ $@
 endif
 
-$(sort dist/lib $(libdir) dist/bin):
+# ---- The libraries to preload --------------------------------------------------------------------------------------
+
+mockfs-shim: dist/lib/libmockfs.so
+ifndef NVML
+lib: dist/lib/libmockfs.so
+endif
+
+# They define libc's own functions, so libc's fortified variants of these must not come in.
+shim_flags := -std=gnu11 -Wall -Wextra -Werror -O2 -U_FORTIFY_SOURCE -fPIC -fvisibility=hidden -shared \
+  -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs -Wl,--as-needed
+
+dist/arm64/%: gcc := aarch64-linux-gnu-gcc
+
+dist/lib/libmockfs.so dist/arm64/libmockfs.so: $(wildcard shims/mockfs/*) Makefile | dist/lib dist/arm64
+	@echo "$(or $(gcc),gcc) shims/mockfs/*.c -o $@"; \
+	$(or $(gcc),gcc) $(shim_flags) -Wl,-soname,libmockfs.so shims/mockfs/*.c -o $@.$$$$; \
+	mv $@.$$$$ $@
+
+$(sort dist/lib $(libdir) dist/bin dist/arm64):
 	@mkdir -p $@
 
 # ---- The commands --------------------------------------------------------------------------------------------------
@@ -112,8 +131,8 @@ run: all
 
 # Debian packages that the tests use: commands that bear the package's name, and the rest. On a derivative, the archive's
 # keyring and debootstrap, which knows a mirror, let tests/fetch bring programs from Debian.
-commands  := gcc make git python3
-libraries := libc6-dev ca-certificates $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
+commands  := gcc make git python3 pciutils hwloc-nox qemu-user gcc-aarch64-linux-gnu
+libraries := libc6-dev libc6-dev-arm64-cross ca-certificates $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
 
 setup:
 	@missing=; \
@@ -158,6 +177,9 @@ test: setup
 	@echo "== skipped"; \
 	if grep -E 'skipped: |^ *--- SKIP' $(log); then [ "$${CI:-}" != true ] || { echo "CI=true: nothing may be skipped" >&2; exit 1; }; \
 	else echo "nothing"; fi
+
+test-mockfs: setup mockfs-shim
+	@go test -count=1 -v -run 'TestMockfs' ./tests | grep -vE '^(=== |PASS$$)'
 
 # ---- make bench ----------------------------------------------------------------------------------------------------
 

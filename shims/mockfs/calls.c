@@ -1,0 +1,53 @@
+// The functions of calls.def.
+
+#include "engine.h"
+#include "kernel.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/fanotify.h>
+#include <sys/inotify.h>
+#include <sys/sysmacros.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+struct statfs;
+struct statvfs;
+
+#define CALL(result_t, failure, name, parameters, arguments, directory, how, landed) \
+  INTERPOSE(result_t, name, parameters)                                              \
+  static NOINLINE result_t near_##name parameters {                                  \
+    struct place place;                                                              \
+    path = redirect(&place, directory, path, how);                                   \
+    return path ? NEXT(name) arguments : (failure);                                  \
+  }                                                                                  \
+  result_t my_##name parameters {                                                    \
+    if (!active() || !path) return NEXT(name) arguments;                             \
+    if (far(directory, path)) {                                                      \
+      result_t result = NEXT(name) arguments;                                        \
+      if (!(result == -1 ? errno == ENOENT : (landed))) return result;               \
+    }                                                                                \
+    return near_##name arguments;                                                    \
+  }
+
+#define CALL2(name, parameters, arguments, directory1, path1, how1, directory2, path2, how2) \
+  INTERPOSE(int, name, parameters)                                                           \
+  static NOINLINE int near_##name parameters {                                               \
+    struct place place1, place2;                                                             \
+    path1 = redirect(&place1, directory1, path1, how1);                                      \
+    path2 = path1 ? redirect(&place2, directory2, path2, how2) : NULL;                       \
+    return path2 ? NEXT(name) arguments : -1;                                                \
+  }                                                                                          \
+  int my_##name parameters {                                                                 \
+    if (!active() || !path1 || !path2) return NEXT(name) arguments;                          \
+    if (far(directory1, path1) && far(directory2, path2)) {                                  \
+      int result = NEXT(name) arguments;                                                     \
+      if (result != -1 || errno != ENOENT) return result;                                    \
+    }                                                                                        \
+    return near_##name arguments;                                                            \
+  }
+
+#define OTHER(other, name) ALSO(other, name)
+#define SYSCALL(number, directory, path, how)
+
+#include "calls.def"

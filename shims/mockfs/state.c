@@ -1,0 +1,110 @@
+// What is fixed when the library is loaded.
+
+#include "engine.h"
+#include "kernel.h"
+
+#include <dlfcn.h>
+
+extern char **environ;
+
+struct state state;
+
+// find looks up the function behind ours, for all threads the same one.
+void *find(void **slot, const char *name) {
+  void *function = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+  if (!function) {
+    function = dlsym(RTLD_NEXT, name);
+    __atomic_store_n(slot, function, __ATOMIC_RELEASE);
+  }
+  return function;
+}
+
+// add_top records the first component of path.
+static void add_top(const char *path) {
+  const char *end = strchr(path + 1, '/');
+  size_t length = end ? (size_t)(end - path) : strlen(path);
+  for (int i = 0; i < state.top_count; i++)
+    if (state.tops[i].length == length && !memcmp(state.tops[i].path, path, length)) return;
+  if (state.top_count == MAX_TOPS || length >= sizeof state.tops->path) __builtin_trap();
+  struct top *top = &state.tops[state.top_count++];
+  memcpy(top->path, path, length);
+  top->length = length;
+  struct stat st;
+  if (kernel_stat(AT_FDCWD, top->path, &st, 0) == 0) top->device = st.st_dev;
+  state.letter[(unsigned char)path[1]] = true;
+}
+
+// export_root hands children the absolute root: they may start elsewhere. The slot is replaced in place, since main's
+// third argument is the same array.
+static void export_root(void) {
+  static char variable[64 + PATH_MAX];
+  size_t name = strlen(library_variable);
+  memcpy(variable, library_variable, name);
+  variable[name] = '=';
+  memcpy(variable + name + 1, state.root, state.root_length + 1);
+  for (char **e = environ; e && *e; e++)
+    if (!strncmp(*e, variable, name + 1)) *e = variable;
+}
+
+// set_root copies the root, absolute and, if it exists, canonical. It returns false if there is no room.
+static bool set_root(const char *value) {
+  size_t length = strlen(value), used = 0;
+  if (value[0] != '/') {
+    ssize_t n = kernel(SYS_getcwd, (long)state.root, sizeof state.root, 0, 0);
+    if (n <= 0 || state.root[0] != '/') return false;
+    used = (size_t)n - 1;
+    if (used + 1 + length >= sizeof state.root) return false;
+    state.root[used++] = '/';
+  }
+  if (used + length >= sizeof state.root) return false;
+  memcpy(state.root + used, value, length + 1);
+  char canonical[PATH_MAX];
+  int fd = kernel_open(state.root, O_PATH | O_DIRECTORY);
+  if (fd >= 0) {
+    ssize_t n = kernel_fd_path(fd, canonical, sizeof canonical);
+    if (n > 0 && canonical[0] == '/') memcpy(state.root, canonical, (size_t)n + 1);
+    kernel_close(fd);
+  }
+  for (length = strlen(state.root); length && state.root[length - 1] == '/'; length--) state.root[length - 1] = '\0';
+  state.root_length = length;
+  if (value[0] != '/') export_root();
+  return true;
+}
+
+void start(void) {
+  int unknown = UNKNOWN;
+  if (!atomic_compare_exchange_strong(&state.phase, &unknown, STARTING)) return;
+  const char *value = library_root();
+  if (!value || !*value) {
+    atomic_store(&state.phase, INERT);
+    return;
+  }
+  for (const struct prefix *p = library_prefixes; p->path; p++) add_top(p->path);
+  add_top("/proc");  // /proc/self/root, /proc/self/fd
+  state.letter['/'] = state.letter['.'] = state.letter['\0'] = true;
+  if (!set_root(value)) memcpy(state.root, "/dev/null", state.root_length = sizeof "/dev/null" - 1);  // fails closed
+  if (!state.root_length) {  // the staged tree is the host itself
+    atomic_store(&state.phase, INERT);
+    return;
+  }
+  char cwd[PATH_MAX];
+  bool staged;
+  atomic_store(&state.cwd_far, virtual_of(AT_FDCWD, cwd, &staged) && !staged && !near_top(cwd));
+  atomic_store(&state.phase, ACTIVE);
+}
+
+__attribute__((constructor(101))) static void load(void) { start(); }
+
+void complain_once(void) {
+  static _Atomic bool done;
+  if (atomic_exchange(&done, true)) return;
+  char line[PATH_MAX + 128] = "nvmlfab: ";
+  const char *parts[] = {library_variable, "=", state.root, ": no staged tree there; every path into it fails\n"};
+  size_t length = strlen(line);
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    size_t n = strlen(parts[i]);
+    memcpy(line + length, parts[i], n);
+    length += n;
+  }
+  kernel(SYS_write, 2, (long)line, (long)length, 0);
+}
