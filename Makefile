@@ -131,8 +131,8 @@ run: all
 
 # Debian packages that the tests use: commands that bear the package's name, and the rest. On a derivative, the archive's
 # keyring and debootstrap, which knows a mirror, let tests/fetch bring programs from Debian.
-commands  := gcc make git python3 pciutils hwloc-nox qemu-user gcc-aarch64-linux-gnu
-libraries := libc6-dev libc6-dev-arm64-cross ca-certificates $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
+commands  := gcc make git python3
+libraries := libc6-dev pciutils hwloc-nox gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user ca-certificates $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
 
 setup:
 	@missing=; \

@@ -14,6 +14,10 @@
 struct statfs;
 struct statvfs;
 
+// near_miss: what becomes of a far path that leads into a part of the tree that the host does not have. Sysfs says EPERM
+// where a name would be made.
+static inline bool near_miss(int error) { return error == ENOENT || error == EPERM; }
+
 #define CALL(result_t, failure, name, parameters, arguments, directory, how, landed) \
   INTERPOSE(result_t, name, parameters)                                              \
   static NOINLINE result_t near_##name parameters {                                  \
@@ -25,7 +29,7 @@ struct statvfs;
     if (!active() || !path) return NEXT(name) arguments;                             \
     if (far(directory, path)) {                                                      \
       result_t result = NEXT(name) arguments;                                        \
-      if (!(result == -1 ? errno == ENOENT : (landed))) return result;               \
+      if (!(result == -1 ? near_miss(errno) : (landed))) return result;              \
     }                                                                                \
     return near_##name arguments;                                                    \
   }
@@ -42,7 +46,7 @@ struct statvfs;
     if (!active() || !path1 || !path2) return NEXT(name) arguments;                          \
     if (far(directory1, path1) && far(directory2, path2)) {                                  \
       int result = NEXT(name) arguments;                                                     \
-      if (result != -1 || errno != ENOENT) return result;                                    \
+      if (result != -1 || !near_miss(errno)) return result;                                  \
     }                                                                                        \
     return near_##name arguments;                                                            \
   }

@@ -43,13 +43,19 @@ ALSO(freopen64, freopen)
 
 // ---- A child's actions: the path is settled when it is added -------------------------------------------------------
 
+// settled leaves a relative path that does not exist as it is: an action before it may have changed the directory.
+static const char *settled(struct place *place, const char *path, enum how how) {
+  const char *real = redirect(place, AT_FDCWD, path, how);
+  return *path != '/' && (!real || !place->exists) ? path : real;
+}
+
 #define ACTION(name, parameters, arguments, how)         \
   INTERPOSE(int, name, parameters)                       \
   int my_##name parameters {                             \
     if (!active() || !path) return NEXT(name) arguments; \
     struct place place;                                  \
     int kept = errno;                                    \
-    path = redirect(&place, AT_FDCWD, path, how);        \
+    path = settled(&place, path, how);                   \
     int result = path ? NEXT(name) arguments : errno;    \
     errno = kept;                                        \
     return result;                                       \
