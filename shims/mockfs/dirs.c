@@ -72,7 +72,7 @@ static bool collect(struct listing *l, int fd) {
   char *virtual = virtual_path(&place);
   bool staged;
   l->size = l->next = 0;
-  if (!virtual_of(fd, virtual, &staged)) return false;
+  if (!virtual_of(fd, virtual, virtual_room(), &staged)) return false;
   enum region region = region_of(virtual);
   if (region == OUTSIDE) return false;
   int tree = kernel_open(place.room, O_RDONLY | O_DIRECTORY);

@@ -48,6 +48,7 @@ struct state {
   _Atomic int phase;
   char root[PATH_MAX];  // absolute, canonical if it existed at load
   size_t root_length;
+  char witness[PATH_MAX + 32];  // a directory that every staged tree has
   struct top tops[MAX_TOPS];
   int top_count;
   bool letter[256];      // second letters of paths that may lie below a top
@@ -81,7 +82,7 @@ struct place {
   bool moved;            // the program's own spelling would not lead there
   bool lost;             // a directory on the way is missing
   bool slash;            // the path ends in a slash: it wants a directory
-  char room[2 * PATH_MAX];  // the staged root, then the virtual path
+  char room[PATH_MAX];   // the staged root, then the virtual path
 };
 
 enum how {
@@ -101,33 +102,28 @@ int walk(struct place *place, int dirfd, const char *path, enum how how);
 // redirect returns the path to hand to libc instead of path: path itself, or one in place. NULL: errno says why.
 const char *redirect(struct place *place, int dirfd, const char *path, enum how how);
 
-// virtual_of writes the virtual path of an open directory or of the working directory (AT_FDCWD) to buffer, which has
-// PATH_MAX bytes, and says in *staged whether it lies in the staged tree. It returns false if there is none.
-bool virtual_of(int fd, char *buffer, bool *staged);
+// virtual_of writes the virtual path of an open directory or of the working directory (AT_FDCWD) to buffer and says in
+// *staged whether it lies in the staged tree. It returns false if there is none, or no room.
+bool virtual_of(int fd, char *buffer, size_t size, bool *staged);
 
 // unstage takes the staged root off a path below it that lies in the tree, and returns whether there was one.
 bool unstage(char *path);
 
 static inline char *virtual_path(struct place *place) { return place->room + state.root_length; }
+static inline size_t virtual_room(void) { return PATH_MAX - state.root_length; }
 
-// ---- The screen: what can be told without a system call that a path does not lead into the tree ---------------------
+// ---- The screen: what can be told at next to no cost -----------------------------------------------------------------
 
 bool near_top(const char *path);
-bool dots_lead_to_top(const char *dots);
-bool far_from(int dirfd, const char *path);
+bool far_from(int dirfd);
 bool left_in_tree(int fd);
 
-// far says that path can reach the tree through a symbolic link only. The caller tries the path as it is; if that
-// fails with ENOENT, or leads to a file system that has parts of the tree, redirect takes the long way.
+// far says that a path reaches the tree by a symbolic link or by ".." only, if at all. The caller tries it as it is; if
+// that fails as it would in a part of the tree that the host lacks, or ends on a file system that has parts of the tree,
+// redirect takes the long way.
 static inline bool far(int dirfd, const char *path) {
-  if (path[0] == '/') {
-    if (state.letter[(unsigned char)path[1]] && near_top(path)) return false;
-  } else if (dirfd != AT_FDCWD || !atomic_load_explicit(&state.cwd_far, memory_order_relaxed)) {
-    return path[0] == '\0' || far_from(dirfd, path);
-  }
-  const char *dots = strchr(path, '.');
-  while (dots && dots[1] != '.') dots = strchr(dots + 1, '.');
-  return !dots || !dots_lead_to_top(path);
+  if (path[0] == '/') return !state.letter[(unsigned char)path[1]] || !near_top(path);
+  return (dirfd == AT_FDCWD && atomic_load_explicit(&state.cwd_far, memory_order_relaxed)) || !path[0] || far_from(dirfd);
 }
 
 static inline bool watched(dev_t device) {

@@ -49,7 +49,8 @@ static inline ssize_t kernel_fd_path(int fd, char *buffer, size_t size) {
   char link[32] = "/proc/self/fd/", *digit = link + sizeof "/proc/self/fd/" - 1;
   for (int power = 1000000000; power; power /= 10)
     if (fd >= power || power == 1) *digit++ = (char)('0' + fd / power % 10);
-  ssize_t n = kernel_readlink(link, buffer, size - 1);
-  if (n >= 0) buffer[n] = '\0';
+  ssize_t n = kernel_readlink(link, buffer, size);
+  if (n < 0 || (size_t)n == size) return -1;
+  buffer[n] = '\0';
   return n;
 }

@@ -136,7 +136,7 @@ INTERPOSE(char *, getcwd, (char *buffer, size_t size))
 char *my_getcwd(char *buffer, size_t size) {
   char path[PATH_MAX];
   bool staged;
-  if (!active() || !virtual_of(AT_FDCWD, path, &staged) || !staged || (buffer && !size))
+  if (!active() || !virtual_of(AT_FDCWD, path, sizeof path, &staged) || !staged || (buffer && !size))
     return NEXT(getcwd)(buffer, size);
   size_t length = strlen(path) + 1;
   if (size && size < length) {
@@ -163,7 +163,7 @@ INTERPOSE(char *, get_current_dir_name, (void))
 char *my_get_current_dir_name(void) {
   char path[PATH_MAX];
   bool staged;
-  if (!active() || !virtual_of(AT_FDCWD, path, &staged) || !staged) return NEXT(get_current_dir_name)();
+  if (!active() || !virtual_of(AT_FDCWD, path, sizeof path, &staged) || !staged) return NEXT(get_current_dir_name)();
   return strdup(path);
 }
 
@@ -172,7 +172,7 @@ char *my_get_current_dir_name(void) {
 // top_of returns the top under which an open file of the staged tree is seen, or NULL.
 static const char *top_of(int fd, char *buffer) {
   bool staged;
-  if (!active() || !virtual_of(fd, buffer, &staged) || !staged) return NULL;
+  if (!active() || !virtual_of(fd, buffer, PATH_MAX, &staged) || !staged) return NULL;
   buffer[1 + strcspn(buffer + 1, "/")] = '\0';
   return buffer;
 }

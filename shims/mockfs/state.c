@@ -4,6 +4,7 @@
 #include "kernel.h"
 
 #include <dlfcn.h>
+#include <sys/uio.h>
 
 extern char **environ;
 
@@ -46,6 +47,8 @@ static void export_root(void) {
     if (!strncmp(*e, variable, name + 1)) *e = variable;
 }
 
+enum { LEFT = 512 };  // what a root has to leave of PATH_MAX, so that a path can reach a prefix
+
 // set_root copies the root, absolute and, if it exists, canonical. It returns false if there is no room.
 static bool set_root(const char *value) {
   size_t length = strlen(value), used = 0;
@@ -53,10 +56,9 @@ static bool set_root(const char *value) {
     ssize_t n = kernel(SYS_getcwd, (long)state.root, sizeof state.root, 0, 0);
     if (n <= 0 || state.root[0] != '/') return false;
     used = (size_t)n - 1;
-    if (used + 1 + length >= sizeof state.root) return false;
     state.root[used++] = '/';
   }
-  if (used + length >= sizeof state.root) return false;
+  if (used + length >= sizeof state.root - LEFT) return false;
   memcpy(state.root + used, value, length + 1);
   char canonical[PATH_MAX];
   int fd = kernel_open(state.root, O_PATH | O_DIRECTORY);
@@ -71,6 +73,14 @@ static bool set_root(const char *value) {
   return true;
 }
 
+// forget_root leaves a name that is no directory and can be printed, so that every path into the tree fails.
+static void forget_root(const char *value) {
+  size_t n = strnlen(value, 60);
+  memcpy(state.root, value, n);
+  memcpy(state.root + n, "...", 4);
+  state.root_length = n + 3;
+}
+
 void start(void) {
   int unknown = UNKNOWN;
   if (!atomic_compare_exchange_strong(&state.phase, &unknown, STARTING)) return;
@@ -82,14 +92,16 @@ void start(void) {
   for (const struct prefix *p = library_prefixes; p->path; p++) add_top(p->path);
   add_top("/proc");  // /proc/self/root, /proc/self/fd
   state.letter['/'] = state.letter['.'] = state.letter['\0'] = true;
-  if (!set_root(value)) memcpy(state.root, "/dev/null", state.root_length = sizeof "/dev/null" - 1);  // fails closed
+  if (!set_root(value)) forget_root(value);
   if (!state.root_length) {  // the staged tree is the host itself
     atomic_store(&state.phase, INERT);
     return;
   }
+  memcpy(state.witness, state.root, state.root_length);
+  memcpy(state.witness + state.root_length, state.tops[0].path, state.tops[0].length + 1);
   char cwd[PATH_MAX];
   bool staged;
-  atomic_store(&state.cwd_far, virtual_of(AT_FDCWD, cwd, &staged) && !staged && !near_top(cwd));
+  atomic_store(&state.cwd_far, virtual_of(AT_FDCWD, cwd, sizeof cwd, &staged) && !staged && !near_top(cwd));
   atomic_store(&state.phase, ACTIVE);
 }
 
@@ -98,13 +110,8 @@ __attribute__((constructor(101))) static void load(void) { start(); }
 void complain_once(void) {
   static _Atomic bool done;
   if (atomic_exchange(&done, true)) return;
-  char line[PATH_MAX + 128] = "nvmlfab: ";
-  const char *parts[] = {library_variable, "=", state.root, ": no staged tree there; every path into it fails\n"};
-  size_t length = strlen(line);
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-    size_t n = strlen(parts[i]);
-    memcpy(line + length, parts[i], n);
-    length += n;
-  }
-  kernel(SYS_write, 2, (long)line, (long)length, 0);
+  const char *parts[] = {"nvmlfab: ", library_variable, "=", state.root, ": no staged tree there; every path into it fails\n"};
+  struct iovec line[sizeof parts / sizeof *parts];
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) line[i] = (struct iovec){(void *)parts[i], strlen(parts[i])};
+  kernel(SYS_writev, 2, (long)line, sizeof parts / sizeof *parts, 0);
 }

@@ -34,9 +34,9 @@ bool unstage(char *path) {
   return true;
 }
 
-bool virtual_of(int fd, char *buffer, bool *staged) {
+bool virtual_of(int fd, char *buffer, size_t size, bool *staged) {
   *staged = false;
-  ssize_t n = fd == AT_FDCWD ? kernel(SYS_getcwd, (long)buffer, PATH_MAX, 0, 0) : kernel_fd_path(fd, buffer, PATH_MAX);
+  ssize_t n = fd == AT_FDCWD ? kernel(SYS_getcwd, (long)buffer, (long)size, 0, 0) : kernel_fd_path(fd, buffer, size);
   if (n <= 0 || buffer[0] != '/') return false;
   *staged = unstage(buffer);
   return true;
@@ -44,11 +44,8 @@ bool virtual_of(int fd, char *buffer, bool *staged) {
 
 // root_stands tells a path that is not staged from a staged tree that is not there.
 static bool root_stands(void) {
-  struct place place;
-  memcpy(place.room, state.root, state.root_length);
-  memcpy(virtual_path(&place), state.tops[0].path, state.tops[0].length + 1);
   struct stat st;
-  if (kernel_stat(AT_FDCWD, place.room, &st, 0) == 0 && S_ISDIR(st.st_mode)) return true;
+  if (kernel_stat(AT_FDCWD, state.witness, &st, 0) == 0 && S_ISDIR(st.st_mode)) return true;
   complain_once();
   return false;
 }
@@ -61,11 +58,12 @@ static ssize_t look(struct place *p, char *link, size_t size) {
   if (p->region == ABOVE) return -EINVAL;
   if (p->region == INSIDE) {
     ssize_t n = kernel_readlink(p->room, link, size);
+    bool there = n >= 0 || n == -EINVAL;
+    if (!there && !root_stands()) return -ESTALE;
     if (n != -ENOENT) {
       p->staged = p->moved = true;
       return n;
     }
-    if (!root_stands()) return -ESTALE;
   }
   return kernel_readlink(virtual_path(p), link, size);
 }
@@ -107,16 +105,21 @@ static void finish(struct place *p) {
   p->moved |= p->staged;
 }
 
+// too_long: what is too long for the tree fails, what is outside is the kernel's affair.
+static int too_long(struct place *p) {
+  return p->moved || region_of(virtual_path(p)) == INSIDE ? ENAMETOOLONG : 0;
+}
+
 int walk(struct place *p, int dirfd, const char *path, enum how how) {
-  char todo[2 * PATH_MAX], *virtual = virtual_path(p);
-  *p = (struct place){.region = OUTSIDE};
+  char todo[PATH_MAX + 64], *virtual = virtual_path(p);
+  memset(p, 0, offsetof(struct place, room));
   size_t length = strlen(path), used = 0;
   if (length >= PATH_MAX) return 0;  // the kernel will say so
   char *next = memcpy(todo + sizeof todo - length - 1, path, length + 1);
   memcpy(p->room, state.root, state.root_length);
   virtual[0] = '\0';
   if (*path != '/') {
-    if (!virtual_of(dirfd, virtual, &p->moved)) return 0;
+    if (!virtual_of(dirfd, virtual, virtual_room(), &p->moved)) return 0;
     used = strlen(virtual);
     if (used == 1) virtual[used = 0] = '\0';
   }
@@ -133,7 +136,7 @@ int walk(struct place *p, int dirfd, const char *path, enum how how) {
       next += n;
       continue;
     }
-    if (used + 1 + n >= PATH_MAX) return p->moved ? ENAMETOOLONG : 0;
+    if (used + 1 + n + 1 >= virtual_room()) return too_long(p);
     virtual[used] = '/';
     memcpy(virtual + used + 1, next, n);
     virtual[used += 1 + n] = '\0';
@@ -143,13 +146,14 @@ int walk(struct place *p, int dirfd, const char *path, enum how how) {
     if (got == -ESTALE) return ENOENT;
     if (got == -ENOENT) {
       p->lost = !last;
-      if (used + strlen(next) >= PATH_MAX) return p->moved ? ENAMETOOLONG : 0;
+      if (used + strlen(next) + 1 >= virtual_room()) return too_long(p);
       strcpy(virtual + used, next);
       return 0;
     }
     if (got < 0 && got != -EINVAL) return p->moved ? (int)-got : 0;
     if (got < 0 || (last && (how & NOFOLLOW) && !p->slash)) continue;
-    if (++links > MAX_LINKS || got >= next - todo) return p->moved ? (got >= next - todo ? ENAMETOOLONG : ELOOP) : 0;
+    if (got >= next - todo) return too_long(p);
+    if (++links > MAX_LINKS) return p->moved ? ELOOP : 0;
     todo[got] = '\0';
     if (todo[0] == '/' && !strncmp(virtual, "/proc/", 6)) {
       if (!same_object(virtual, todo)) return 0;
@@ -193,34 +197,26 @@ const char *redirect(struct place *p, int dirfd, const char *path, enum how how)
     virtual[1 + strcspn(virtual + 1, "/")] = '\0';
     return virtual;
   }
-  if (p->slash && strlen(p->room) + 1 < sizeof p->room) strcat(p->room, "/");
+  if (p->slash) strcat(p->room, "/");
   return p->staged ? p->room : virtual;
 }
 
 // ---- The screen ----------------------------------------------------------------------------------------------------
 
+// near_top says whether an absolute path may lie below a top. One letter more spares /srv most of the work.
 bool near_top(const char *path) {
   if (path[1] == '\0' || path[1] == '/' || path[1] == '.') return true;
   for (int i = 0; i < state.top_count; i++) {
     const struct top *top = &state.tops[i];
-    if (!strncmp(path, top->path, top->length) && (path[top->length] == '/' || path[top->length] == '\0')) return true;
+    if (path[2] == top->path[2] && !strncmp(path, top->path, top->length) && (path[top->length] == '/' || path[top->length] == '\0')) return true;
   }
   return false;
 }
 
-// dots_lead_to_top takes a path with ".." in it.
-bool dots_lead_to_top(const char *path) {
-  for (int i = 0; i < state.top_count; i++)
-    if (strstr(path, state.tops[i].path)) return true;
-  return false;
-}
-
-bool far_from(int dirfd, const char *path) {
+bool far_from(int dirfd) {
   char base[PATH_MAX];
   bool staged;
-  if (!virtual_of(dirfd, base, &staged)) return true;
-  if (staged || near_top(base)) return false;
-  return !strstr(path, "..") || !dots_lead_to_top(path);
+  return !virtual_of(dirfd, base, sizeof base, &staged) || (!staged && !near_top(base));
 }
 
 // left_in_tree closes a file that a far path ended on, if it may belong to the tree.
