@@ -25,13 +25,16 @@ static inline bool near_miss(int error) { return error == ENOENT || error == EPE
     path = redirect(&place, directory, path, how);                                   \
     return path ? NEXT(name) arguments : (failure);                                  \
   }                                                                                  \
-  result_t my_##name parameters {                                                    \
-    if (!active() || !path) return NEXT(name) arguments;                             \
+  static NOINLINE result_t active_##name parameters {                                \
+    if (!path) return NEXT(name) arguments;                                          \
     if (far(directory, path)) {                                                      \
       result_t result = NEXT(name) arguments;                                        \
       if (!(result == -1 ? near_miss(errno) : (landed))) return result;              \
     }                                                                                \
     return near_##name arguments;                                                    \
+  }                                                                                  \
+  result_t my_##name parameters {                                                    \
+    return active() ? active_##name arguments : NEXT(name) arguments;                \
   }
 
 #define CALL2(name, parameters, arguments, directory1, path1, how1, directory2, path2, how2) \

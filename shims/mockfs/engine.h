@@ -36,12 +36,11 @@ const char *library_root(void);                 // the staged tree; NULL or "" l
 
 enum { UNKNOWN, STARTING, INERT, ACTIVE };
 
-enum { MAX_TOPS = 8 };
+enum { MAX_TOPS = 7, ALWAYS = 1 << MAX_TOPS };
 
 struct top {
   char path[32];  // the first component of a prefix, such as /sys
   size_t length;
-  dev_t device;  // 0 if there is none
 };
 
 struct state {
@@ -51,7 +50,8 @@ struct state {
   char witness[PATH_MAX + 32];  // a directory that every staged tree has
   struct top tops[MAX_TOPS];
   int top_count;
-  bool letter[256];      // second letters of paths that may lie below a top
+  dev_t watched[MAX_TOPS + 1];  // the file systems of the tops, ended by 0
+  unsigned char letter1[256], letter2[256];  // for the letters behind the slash, which tops have them there, as bits
   _Atomic bool cwd_far;  // the working directory lies neither above nor below a top nor in the staged tree, and
                          // nobody has called chdir
 };
@@ -122,13 +122,17 @@ bool left_in_tree(int fd);
 // that fails as it would in a part of the tree that the host lacks, or ends on a file system that has parts of the tree,
 // redirect takes the long way.
 static inline bool far(int dirfd, const char *path) {
-  if (path[0] == '/') return !state.letter[(unsigned char)path[1]] || !near_top(path);
+  if (path[0] == '/') {
+    unsigned char tops = state.letter1[(unsigned char)path[1]];
+    if (tops && !(tops & ALWAYS)) tops &= state.letter2[(unsigned char)path[2]];
+    return !tops || !near_top(path);
+  }
   return (dirfd == AT_FDCWD && atomic_load_explicit(&state.cwd_far, memory_order_relaxed)) || !path[0] || far_from(dirfd);
 }
 
 static inline bool watched(dev_t device) {
-  for (int i = 0; i < state.top_count; i++)
-    if (state.tops[i].device == device && device) return true;
+  for (const dev_t *d = state.watched; *d; d++)
+    if (*d == device) return true;
   return false;
 }
 

@@ -27,12 +27,17 @@ static void add_top(const char *path) {
   for (int i = 0; i < state.top_count; i++)
     if (state.tops[i].length == length && !memcmp(state.tops[i].path, path, length)) return;
   if (state.top_count == MAX_TOPS || length >= sizeof state.tops->path) __builtin_trap();
+  state.letter1[(unsigned char)path[1]] |= (unsigned char)(1 << state.top_count);
+  state.letter2[(unsigned char)path[2]] |= (unsigned char)(1 << state.top_count);
   struct top *top = &state.tops[state.top_count++];
   memcpy(top->path, path, length);
   top->length = length;
   struct stat st;
-  if (kernel_stat(AT_FDCWD, top->path, &st, 0) == 0) top->device = st.st_dev;
-  state.letter[(unsigned char)path[1]] = true;
+  if (kernel_stat(AT_FDCWD, top->path, &st, 0) == 0) {
+    dev_t *d = state.watched;
+    while (*d && *d != st.st_dev) d++;
+    *d = st.st_dev;
+  }
 }
 
 // export_root hands children the absolute root: they may start elsewhere. The slot is replaced in place, since main's
@@ -91,7 +96,7 @@ void start(void) {
   }
   for (const struct prefix *p = library_prefixes; p->path; p++) add_top(p->path);
   add_top("/proc");  // /proc/self/root, /proc/self/fd
-  state.letter['/'] = state.letter['.'] = state.letter['\0'] = true;
+  state.letter1['/'] = state.letter1['.'] = state.letter1['\0'] = ALWAYS;
   if (!set_root(value)) forget_root(value);
   if (!state.root_length) {  // the staged tree is the host itself
     atomic_store(&state.phase, INERT);
