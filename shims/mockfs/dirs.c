@@ -227,3 +227,13 @@ ssize_t my_getdents64(int fd, void *buffer, size_t size) {
   errno = EINVAL;
   return -1;
 }
+
+INTERPOSE(ssize_t, getdirentries64, (int fd, char *buffer, size_t size, off_t *base))
+ssize_t my_getdirentries64(int fd, char *buffer, size_t size, off_t *base) {
+  if (!active()) return NEXT(getdirentries64)(fd, buffer, size, base);
+  long position = kernel(SYS_lseek, fd, 0, SEEK_CUR, 0);
+  ssize_t n = my_getdents64(fd, buffer, size);
+  if (n > 0) *base = position;
+  return n;
+}
+ALSO(getdirentries, getdirentries64)

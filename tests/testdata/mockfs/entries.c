@@ -222,8 +222,7 @@ static void with_directory(void) {
   CHECK(syscall(SYS_faccessat2, dir, vendor, R_OK, 0) == 0 || errno == ENOSYS);
   CHECK(leads_to_gpu(syscall(SYS_readlinkat, dir, device, buffer, sizeof buffer - 1), buffer));
   struct open_how how = {.flags = O_RDONLY};
-  int fd = (int)syscall(SYS_openat2, dir, vendor, &how, sizeof how);
-  CHECK((fd < 0 && errno == ENOSYS) || is_vendor(fd));
+  CHECK(is_vendor((int)syscall(SYS_openat2, dir, vendor, &how, sizeof how)) || errno == ENOSYS);
 
   // sysfs lets nobody make or remove names.
   CHECK(fails(mkdirat(dir, missing, 0755), EPERM));
