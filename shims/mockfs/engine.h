@@ -59,7 +59,19 @@ struct state {
 extern struct state state;
 
 void start(void);
-void *find(void **slot, const char *name);
+
+// slot holds the address of the function behind one of ours.
+struct slot {
+  void **address;
+  const char *name;
+};
+
+void *find_now(const struct slot *slot);
+
+static inline void *find(const struct slot *slot) {
+  void *address = __atomic_load_n(slot->address, __ATOMIC_ACQUIRE);
+  return __builtin_expect(address != NULL, 1) ? address : find_now(slot);
+}
 void complain_once(void);
 
 static inline bool active(void) {
@@ -141,15 +153,16 @@ static inline bool watched(dev_t device) {
 #define EXPORT __attribute__((visibility("default")))
 #define NOINLINE __attribute__((noinline))
 
-// INTERPOSE declares my_NAME, which bears the symbol NAME, and what NEXT(NAME) needs to find the one behind it. The other
-// C name keeps clear of the prototypes, attributes and macros of libc's headers.
-#define INTERPOSE(result, name, parameters)            \
-  EXPORT result my_##name parameters __asm__(#name);   \
-  static void *next_##name;                            \
-  __attribute__((constructor(102))) static void find_##name(void) { find(&next_##name, #name); }
+// INTERPOSE declares my_NAME, which bears the symbol NAME, and a slot for the function behind it. The other C name keeps
+// clear of the prototypes, attributes and macros of libc's headers.
+#define INTERPOSE(result, name, parameters)          \
+  EXPORT result my_##name parameters __asm__(#name); \
+  static void *next_##name;                          \
+  static const struct slot slot_##name __attribute__((used, section("slots"))) = {&next_##name, #name};
 
-#define NEXT(name) \
-  ((__typeof__(&my_##name))(__builtin_expect(next_##name != NULL, 1) ? next_##name : find(&next_##name, #name)))
+// NEXT is the function behind ours; READY is it once start has filled the slots.
+#define READY(name) ((__typeof__(&my_##name))next_##name)
+#define NEXT(name) ((__typeof__(&my_##name))find(&slot_##name))
 
 // ALSO gives my_NAME one more symbol. On 64-bit machines the functions for large files are the plain ones.
 #define ALSO(other, name) EXPORT extern __typeof__(my_##name) also_##other __asm__(#other) __attribute__((alias(#name)));

@@ -10,14 +10,12 @@ extern char **environ;
 
 struct state state;
 
-// find looks up the function behind ours, for all threads the same one.
-void *find(void **slot, const char *name) {
-  void *function = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
-  if (!function) {
-    function = dlsym(RTLD_NEXT, name);
-    __atomic_store_n(slot, function, __ATOMIC_RELEASE);
-  }
-  return function;
+extern const struct slot __start_slots[], __stop_slots[];  // by the linker
+
+void *find_now(const struct slot *slot) {
+  void *address = dlsym(RTLD_NEXT, slot->name);
+  __atomic_store_n(slot->address, address, __ATOMIC_RELEASE);
+  return address;
 }
 
 // add_top records the first component of path.
@@ -86,31 +84,34 @@ static void forget_root(const char *value) {
   state.root_length = n + 3;
 }
 
-void start(void) {
-  int unknown = UNKNOWN;
-  if (!atomic_compare_exchange_strong(&state.phase, &unknown, STARTING)) return;
+// settle reads the environment and returns the phase that follows.
+static int settle(void) {
   const char *value = library_root();
-  if (!value || !*value) {
-    atomic_store(&state.phase, INERT);
-    return;
-  }
+  if (!value || !*value) return INERT;
   for (const struct prefix *p = library_prefixes; p->path; p++) add_top(p->path);
   add_top("/proc");  // /proc/self/root, /proc/self/fd
   state.letter1['/'] = state.letter1['.'] = state.letter1['\0'] = ALWAYS;
   if (!set_root(value)) forget_root(value);
-  if (!state.root_length) {  // the staged tree is the host itself
-    atomic_store(&state.phase, INERT);
-    return;
-  }
+  if (!state.root_length) return INERT;  // the staged tree is the host itself
   memcpy(state.witness, state.root, state.root_length);
   memcpy(state.witness + state.root_length, state.tops[0].path, state.tops[0].length + 1);
   char cwd[PATH_MAX];
   bool staged;
   atomic_store(&state.cwd_far, virtual_of(AT_FDCWD, cwd, sizeof cwd, &staged) && !staged && !near_top(cwd));
-  atomic_store(&state.phase, ACTIVE);
+  return ACTIVE;
 }
 
-__attribute__((constructor(101))) static void load(void) { start(); }
+// start is run by the first call or by the constructor, whichever comes first. Looking up everything at once makes the
+// functions fit for signal handlers, where dlsym is not. What dlsym itself may open meanwhile goes to libc.
+void start(void) {
+  int unknown = UNKNOWN;
+  if (!atomic_compare_exchange_strong(&state.phase, &unknown, STARTING)) return;
+  int phase = settle();
+  for (const struct slot *s = __start_slots; s < __stop_slots; s++) find(s);
+  atomic_store(&state.phase, phase);
+}
+
+__attribute__((constructor)) static void load(void) { start(); }
 
 void complain_once(void) {
   static _Atomic bool done;
