@@ -92,7 +92,7 @@ dist/arm64/%: gcc := aarch64-linux-gnu-gcc
 
 dist/lib/libmockfs.so dist/arm64/libmockfs.so: $(wildcard shims/mockfs/*) Makefile | dist/lib dist/arm64
 	@echo "$(or $(gcc),gcc) shims/mockfs/*.c -o $@"; \
-	$(or $(gcc),gcc) $(shim_flags) -Wl,-soname,libmockfs.so shims/mockfs/*.c -o $@.$$$$; \
+	$(or $(gcc),gcc) $(shim_flags) -Wl,-soname,libmockfs.so -Wl,--version-script,shims/mockfs/exports.map shims/mockfs/*.c -o $@.$$$$; \
 	mv $@.$$$$ $@
 
 $(sort dist/lib $(libdir) dist/bin dist/arm64):

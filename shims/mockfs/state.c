@@ -10,7 +10,8 @@ extern char **environ;
 
 struct state state;
 
-extern const struct slot __start_slots[], __stop_slots[];  // by the linker
+// The linker marks where the slots begin and end.
+extern const struct slot __start_slots[], __stop_slots[];
 
 void *find_now(const struct slot *slot) {
   void *address = dlsym(RTLD_NEXT, slot->name);

@@ -143,9 +143,10 @@ static int visit_link(const char *path, const struct stat *st, int type, struct 
   return 0;
 }
 
-// found ends the walk, which would follow the device's links to the rest of /sys.
-static int found_vendor(const char *path, const struct stat *st, int type) {
-  return type == FTW_F && S_ISREG(st->st_mode) && !strcmp(path, vendor) ? 42 : 0;
+// below_device ends the walk, which would follow the device's links to the rest of /sys.
+static int below_device(const char *path, const struct stat *st, int type) {
+  (void)st;
+  return (type == FTW_F || type == FTW_D) && strlen(path) > strlen(device) && !strncmp(path, device, strlen(device)) ? 42 : 0;
 }
 
 static int visit_here(const char *path, const struct stat *st, int type, struct FTW *at) {
@@ -343,8 +344,8 @@ static void with_path(void) {
   CHECK(nftw(devices, visit_here, 8, FTW_PHYS | FTW_CHDIR | FTW_DEPTH) == 0);
   CHECK(counted());
   CHECK(getcwd(buffer, sizeof buffer) && !strcmp(buffer, before));
-  CHECK(ftw(device, found_vendor, 8) == 42);
-  CHECK(ftw64(device, (int (*)(const char *, const struct stat64 *, int))found_vendor, 8) == 42);
+  CHECK(ftw(device, below_device, 8) == 42);
+  CHECK(ftw64(device, (int (*)(const char *, const struct stat64 *, int))below_device, 8) == 42);
   CHECK(walks());
 
   CHECK(not_missing(getxattr(vendor, "user.x", buffer, sizeof buffer)));
