@@ -120,6 +120,33 @@ func TestMockfsHostStays(t *testing.T) {
 	assert.Contains(t, o.lines(), "virtual")
 }
 
+// What both have is the staged file's, and stands once in a listing; what either has is there beside it.
+func TestMockfsMerge(t *testing.T) {
+	host := hostDevice()
+	if host == "" {
+		skip(t, "this machine has no PCI device")
+	}
+	tree := stagedTree(t)
+	device, err := filepath.EvalSymlinks("/sys/bus/pci/devices/" + host)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(tree+device, 0o755))
+	require.NoError(t, os.WriteFile(tree+device+"/vendor", []byte("0x1234\n"), 0o644))
+	require.NoError(t, os.WriteFile(tree+device+"/staged", []byte("yes\n"), 0o644))
+	revision, err := os.ReadFile(device + "/device")
+	require.NoError(t, err)
+
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink("/sys/bus/pci/devices", link))
+	for _, dir := range []string{"/sys/bus/pci/devices/" + host, device, link + "/" + host, "/usr/.." + device} {
+		o := run(t, mocked(tree), "cat", dir+"/vendor", dir+"/staged", dir+"/device").succeeds(t)
+		assert.Equal(t, "0x1234\nyes\n"+string(revision), o.stdout, dir)
+		names := run(t, mocked(tree), "ls", dir+"/").succeeds(t).lines()
+		for _, name := range []string{"vendor", "staged", "device", "config"} {
+			assert.Equal(t, 1, strings.Count(strings.Join(names, "/")+"/", "/"+name+"/"), "%s in %s: %v", name, dir, names)
+		}
+	}
+}
+
 // With the kernel out of the figure, a stat that is none of the library's business costs at most three times libc's.
 func TestMockfsCost(t *testing.T) {
 	tree := stagedTree(t)

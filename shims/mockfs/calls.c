@@ -18,30 +18,31 @@ struct statvfs;
 // where a name would be made.
 static inline bool near_miss(int error) { return error == ENOENT || error == EPERM; }
 
-// early_NAME serves calls before the library is set up, and while it is.
-#define CALL(result_t, failure, name, parameters, arguments, directory, how, landed)       \
-  INTERPOSE(result_t, name, parameters)                                                    \
-  static NOINLINE result_t near_##name parameters {                                        \
-    struct place place;                                                                    \
-    path = redirect(&place, directory, path, how);                                         \
-    return path ? READY(name) arguments : (failure);                                       \
-  }                                                                                        \
-  static NOINLINE result_t active_##name parameters {                                      \
-    if (!path) return READY(name) arguments;                                               \
-    if (far(directory, path)) {                                                            \
-      result_t result = READY(name) arguments;                                             \
-      if (!(result == -1 ? near_miss(errno) : (landed))) return result;                    \
-    }                                                                                      \
-    return near_##name arguments;                                                          \
-  }                                                                                        \
-  static NOINLINE result_t early_##name parameters {                                       \
-    return active() ? active_##name arguments : NEXT(name) arguments;                      \
-  }                                                                                        \
-  result_t my_##name parameters {                                                          \
-    int phase = atomic_load_explicit(&state.phase, memory_order_acquire);                  \
-    return phase == INERT    ? READY(name) arguments                                       \
-           : phase == ACTIVE ? active_##name arguments                                     \
-                             : early_##name arguments;                                     \
+// Three ways, each its own function, so that the short ones save no registers: nothing to do, the kernel first, and the
+// long way. early_NAME serves calls before the library is set up, and while it is.
+#define CALL(result_t, failure, name, parameters, arguments, directory, how, landed)                    \
+  INTERPOSE(result_t, name, parameters)                                                                 \
+  static NOINLINE result_t near_##name parameters {                                                     \
+    struct place place;                                                                                 \
+    path = redirect(&place, directory, path, how);                                                      \
+    return path ? READY(name) arguments : (failure);                                                    \
+  }                                                                                                     \
+  static NOINLINE result_t far_##name parameters {                                                      \
+    result_t result = READY(name) arguments;                                                            \
+    if (__builtin_expect(!(result == -1 ? near_miss(errno) : (landed)), 1)) return result;              \
+    return near_##name arguments;                                                                       \
+  }                                                                                                     \
+  static NOINLINE result_t screen_##name parameters {                                                   \
+    return far(directory, path) ? far_##name arguments : near_##name arguments;                         \
+  }                                                                                                     \
+  static NOINLINE result_t early_##name parameters {                                                    \
+    return active() && path ? screen_##name arguments : NEXT(name) arguments;                           \
+  }                                                                                                     \
+  result_t my_##name parameters {                                                                       \
+    int phase = atomic_load_explicit(&state.phase, memory_order_acquire);                               \
+    if (__builtin_expect(phase < INERT, 0)) return early_##name arguments;                              \
+    if (phase == INERT || !path) return READY(name) arguments;                                          \
+    return plainly_far(path) ? far_##name arguments : screen_##name arguments;                          \
   }
 
 #define CALL2(name, parameters, arguments, directory1, path1, how1, directory2, path2, how2) \

@@ -142,6 +142,11 @@ static inline bool far(int dirfd, const char *path) {
   return (dirfd == AT_FDCWD && atomic_load_explicit(&state.cwd_far, memory_order_relaxed)) || !path[0] || far_from(dirfd);
 }
 
+// plainly_far is the part of far that most paths end in.
+static inline bool plainly_far(const char *path) {
+  return path[0] == '/' && !state.letter1[(unsigned char)path[1]];
+}
+
 static inline bool watched(dev_t device) {
   for (const dev_t *d = state.watched; *d; d++)
     if (*d == device) return true;
