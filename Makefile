@@ -3,7 +3,8 @@
 # make test       everything that can be checked here; sets up what it needs
 # make generate   generated/ anew, after a change in handwritten/ or generator/
 # make bench      what a call and a start cost, beside a C library and the smallest Go library
-# make lib        the library alone; NVML=12.4 builds the one of that NVML version into dist/nvml/12.4.127
+# make lib        the libraries alone; NVML=12.4 builds the one of that NVML version into dist/nvml/12.4.127
+# make mockfs-shim, make test-mockfs   libmockfs.so alone, and its tests
 # make release    a tarball of all that, dist/nvmlfab-VERSION-linux-amd64.tar.gz
 # make clean      removes dist
 
@@ -18,7 +19,7 @@ staticcheck := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # go-nvml calls functions that NVIDIA's header marks as deprecated; that is no news.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-.PHONY: all lib bin run test bench release generate clean setup
+.PHONY: all lib bin run test bench release generate clean setup mockfs-shim test-mockfs
 all: lib bin
 
 # ---- The library ---------------------------------------------------------------------------------------------------
@@ -86,6 +87,24 @@ $(libdir)/libnvmlfab-core.so.1: dist/lib/libnvmlfab-core.so.1 | $(libdir)
 	@cp $< $@.$$$$; mv $@.$$$$ $@
 endif
 
+# ---- The libraries to preload --------------------------------------------------------------------------------------
+
+mockfs-shim: dist/lib/libmockfs.so
+ifndef NVML
+lib: dist/lib/libmockfs.so
+endif
+
+# They define libc's own functions, so libc's fortified variants of these must not come in.
+shim_flags := -std=gnu11 -Wall -Wextra -Werror -O2 -U_FORTIFY_SOURCE -fPIC -fvisibility=hidden -shared \
+  -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs -Wl,--as-needed
+
+dist/arm64/%: gcc := aarch64-linux-gnu-gcc
+
+dist/lib/libmockfs.so dist/arm64/libmockfs.so: $(wildcard shims/mockfs/*) Makefile | dist/lib dist/arm64
+	@echo "$(or $(gcc),gcc) shims/mockfs/*.c -o $@"; \
+	$(or $(gcc),gcc) $(shim_flags) -Wl,-soname,libmockfs.so -Wl,--version-script,shims/mockfs/exports.map shims/mockfs/*.c -o $@.$$$$; \
+	mv $@.$$$$ $@
+
 $(sort dist/lib $(libdir) dist/bin dist/arm64):
 	@mkdir -p $@
 
@@ -114,7 +133,7 @@ clean:
 # ---- What the commands need beside them ----------------------------------------------------------------------------
 
 # Libraries and helpers beside the front and the core.
-extras := dist/lib/nvmlfab-enter dist/lib/libcuda-none.so.1 dist/lib/libnvgpufilter.so
+extras := dist/lib/nvmlfab-enter dist/lib/libcuda-none.so.1 dist/lib/libnvgpufilter.so dist/lib/libmockfs.so
 
 bin: $(extras)
 
@@ -192,6 +211,9 @@ test: setup
 	@echo "== skipped"; \
 	if grep -E 'skipped: |^ *--- SKIP' $(log); then [ "$${CI:-}" != true ] || { echo "CI=true: nothing may be skipped" >&2; exit 1; }; \
 	else echo "nothing"; fi
+
+test-mockfs: setup mockfs-shim
+	@go test -count=1 -v -run 'TestMockfs' ./tests | grep -vE '^(=== |PASS$$)'
 
 # ---- make bench ----------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ type mark struct {
 	yaml  bool // with a profile file of 400 lines instead of a shipped board
 }
 
+// In the modes stat and stat-active the floor is a stat that does nothing, and ours is the same behind libmockfs.
 var marks = []mark{
 	{"stub, per call", "stub", "c", 3, false},
 	{"getter, per call", "getter1", "go", 1.5, false},
@@ -32,6 +33,8 @@ var marks = []mark{
 	{"process: load, init, count, shutdown", "process", "go", 1.3, false},
 	{"the same with a 400-line profile file", "process", "go", 3, true},
 	{"resident memory after init", "rss", "go", 1.6, false},
+	{"stat, libmockfs inert", "stat", "stat", 3, false},
+	{"stat, libmockfs active, other path", "stat-active", "stat", 3, false},
 }
 
 func main() {
@@ -114,6 +117,8 @@ func (b *bench) build() error {
 	for _, c := range [][]string{
 		{"gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I", include, "-o", b.path("c.so"), "tests/bench/testdata/floor.c"},
 		{"gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-I", include, "-o", b.path("probe"), "tests/bench/testdata/probe.c"},
+		{"gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-DSTUB", "-o", b.path("stat.so"), "tests/testdata/mockfs/cost.c"},
+		{"gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", b.path("cost"), "tests/testdata/mockfs/cost.c"},
 		{"go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags", "-s -w", "-o", b.path("go.so"), "./tests/bench/floor"},
 	} {
 		if _, err := command(nil, c[0], c[1:]...); err != nil {
@@ -140,7 +145,11 @@ func (b *bench) compare(m mark, pairs int) (ours, floor, ratios []float64, err e
 		env = append(env, "MOCK_NVML_CONFIG="+b.path("long.yaml"))
 	}
 	for i := -1; i < pairs; i++ { // the first pair warms up
-		a, err := b.measure(m.mode, b.library, env)
+		library := b.library
+		if m.floor == "stat" {
+			library = "dist/lib/libmockfs.so"
+		}
+		a, err := b.measure(m.mode, library, env)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -158,6 +167,17 @@ func (b *bench) compare(m mark, pairs int) (ours, floor, ratios []float64, err e
 // measure runs the probe once. A process is timed from outside and takes the best of ten,
 // since its noise only adds.
 func (b *bench) measure(mode, library string, env []string) (float64, error) {
+	if strings.HasPrefix(mode, "stat") {
+		env = append(env, "LD_PRELOAD="+library+":"+b.path("stat.so"))
+		if mode == "stat-active" && library != b.path("stat.so") {
+			env = append(env, "MOCK_PCI_ROOT="+b.dir)
+		}
+		out, err := command(env, b.path("cost"), "/etc/passwd")
+		if err != nil {
+			return 0, err
+		}
+		return strconv.ParseFloat(strings.TrimSpace(out), 64)
+	}
 	if mode != "process" {
 		out, err := command(env, b.path("probe"), library, mode)
 		if err != nil {

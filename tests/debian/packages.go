@@ -42,6 +42,7 @@ var entries = map[string]entry{
 
 	"pynvml-11": {"bookworm", nonFree, "11.525.112", []string{"python3-pynvml"}},
 	"pynvml-12": {"trixie", nonFree, "12.550.89", []string{"python3-pynvml"}},
+	"udev":      {"bookworm", tools, "252", []string{"udev"}},
 	"nvtop":     {"bookworm", tools, "3.0.1", []string{"nvtop", "libncursesw6", "libtinfo6"}},
 	"gpustat": {"bookworm", tools, "1.0.0", []string{"gpustat", "python3-blessed", "python3-pkg-resources",
 		"python3-psutil", "python3-pynvml", "python3-six", "python3-wcwidth"}},

@@ -1,0 +1,228 @@
+// Where a path leads, as the program sees it.
+
+#include "engine.h"
+#include "kernel.h"
+
+enum { MAX_LINKS = 40 };
+
+enum region region_of(const char *path) {
+  enum region region = OUTSIDE;
+  size_t length = strlen(path);
+  if (length == 1) length = 0;  // the root directory is above every prefix
+  for (const struct prefix *p = library_prefixes; p->path; p++) {
+    size_t n = strlen(p->path);
+    if (!strncmp(path, p->path, n) && (p->match == BEGINS || path[n] == '/' || path[n] == '\0')) return INSIDE;
+    if (length < n && !strncmp(path, p->path, length) && p->path[length] == '/') region = ABOVE;
+  }
+  return region;
+}
+
+bool unstage(char *path) {
+  if (strncmp(path, state.root, state.root_length) || path[state.root_length] != '/') return false;
+  char *virtual = path + state.root_length;
+  struct stat st;
+  switch (region_of(virtual)) {
+    case OUTSIDE:
+      return false;
+    case ABOVE:  // ours only where the host has no such directory
+      if (kernel_stat(AT_FDCWD, virtual, &st, 0) != -ENOENT) return false;
+      break;
+    case INSIDE:
+      break;
+  }
+  memmove(path, virtual, strlen(virtual) + 1);
+  return true;
+}
+
+bool virtual_of(int fd, char *buffer, size_t size, bool *staged) {
+  *staged = false;
+  ssize_t n = fd == AT_FDCWD ? kernel(SYS_getcwd, (long)buffer, (long)size, 0, 0) : kernel_fd_path(fd, buffer, size);
+  if (n <= 0 || buffer[0] != '/') return false;
+  *staged = unstage(buffer);
+  return true;
+}
+
+// root_stands tells a path that is not staged from a staged tree that is not there.
+static bool root_stands(void) {
+  struct stat st;
+  if (kernel_stat(AT_FDCWD, state.witness, &st, 0) == 0 && S_ISDIR(st.st_mode)) return true;
+  complain_once();
+  return false;
+}
+
+// look reads the last component of the virtual path as a link, from the staged tree or from the host: the target's length,
+// -EINVAL for what is no link, or another error. -ESTALE: there is no staged tree.
+static ssize_t look(struct place *p, char *link, size_t size) {
+  p->region = region_of(virtual_path(p));
+  p->staged = false;
+  if (p->region == ABOVE) return -EINVAL;
+  if (p->region == INSIDE) {
+    ssize_t n = kernel_readlink(p->room, link, size);
+    bool there = n >= 0 || n == -EINVAL;
+    if (!there && !root_stands()) return -ESTALE;
+    if (n != -ENOENT) {
+      p->staged = p->moved = true;
+      return n;
+    }
+  }
+  return kernel_readlink(virtual_path(p), link, size);
+}
+
+// directory returns 0 if the virtual path is one, as it must be before "." and "..".
+static int directory(struct place *p) {
+  struct stat st;
+  enum region region = region_of(virtual_path(p));
+  if (region == ABOVE) return 0;
+  int error = region == INSIDE ? kernel_stat(AT_FDCWD, p->room, &st, 0) : -ENOENT;
+  if (error == -ENOENT) error = kernel_stat(AT_FDCWD, virtual_path(p), &st, 0);
+  if (error) return -error;
+  return S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+}
+
+// same_object says whether a link in /proc leads where its text says: another process's root may be another one.
+static bool same_object(const char *link, const char *target) {
+  struct stat a, b;
+  return kernel_stat(AT_FDCWD, link, &a, 0) == 0 && kernel_stat(AT_FDCWD, target, &b, 0) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
+
+static size_t parent(char *virtual, size_t used) {
+  while (used && virtual[--used] != '/') {
+  }
+  virtual[used] = '\0';
+  return used;
+}
+
+// finish settles a path that ends in a directory known by name only: above the prefixes, or reached by "..".
+static void finish(struct place *p) {
+  char *virtual = virtual_path(p), link[1];
+  if (!*virtual) memcpy(virtual, "/", 2);
+  look(p, link, sizeof link);
+  p->exists = true;
+  struct stat st;
+  if (p->region != ABOVE || kernel_stat(AT_FDCWD, virtual, &st, 0) != -ENOENT) return;
+  p->exists = p->staged = kernel_stat(AT_FDCWD, p->room, &st, 0) == 0;
+  p->moved |= p->staged;
+}
+
+// too_long: what is too long for the tree fails, what is outside is the kernel's affair.
+static int too_long(struct place *p) {
+  return p->moved || region_of(virtual_path(p)) == INSIDE ? ENAMETOOLONG : 0;
+}
+
+int walk(struct place *p, int dirfd, const char *path, enum how how) {
+  char todo[PATH_MAX + 64], *virtual = virtual_path(p);
+  memset(p, 0, offsetof(struct place, room));
+  size_t length = strlen(path), used = 0;
+  if (length >= PATH_MAX) return 0;  // the kernel will say so
+  char *next = memcpy(todo + sizeof todo - length - 1, path, length + 1);
+  memcpy(p->room, state.root, state.root_length);
+  virtual[0] = '\0';
+  if (*path != '/') {
+    if (!virtual_of(dirfd, virtual, virtual_room(), &p->moved)) return 0;
+    used = strlen(virtual);
+    if (used == 1) virtual[used = 0] = '\0';
+  }
+  bool settled = false;
+  for (int links = 0; *(next += strspn(next, "/"));) {
+    size_t n = strcspn(next, "/");
+    bool last = !next[n + strspn(next + n, "/")];
+    p->slash = last && next[n];
+    settled = false;
+    if (next[0] == '.' && (n == 1 || (n == 2 && next[1] == '.'))) {
+      int error = used ? directory(p) : 0;
+      if (error) return p->moved ? error : 0;
+      if (n == 2) used = parent(virtual, used);
+      next += n;
+      continue;
+    }
+    if (used + 1 + n + 1 >= virtual_room()) return too_long(p);
+    virtual[used] = '/';
+    memcpy(virtual + used + 1, next, n);
+    virtual[used += 1 + n] = '\0';
+    next += n;
+    ssize_t got = look(p, todo, (size_t)(next - todo));
+    settled = p->region != ABOVE;
+    if (got == -ESTALE) return ENOENT;
+    if (got == -ENOENT) {
+      p->lost = !last;
+      if (used + strlen(next) + 1 >= virtual_room()) return too_long(p);
+      strcpy(virtual + used, next);
+      return 0;
+    }
+    if (got < 0 && got != -EINVAL) return p->moved ? (int)-got : 0;
+    if (got < 0 || (last && (how & NOFOLLOW) && !p->slash)) continue;
+    if (got >= next - todo) return too_long(p);
+    if (++links > MAX_LINKS) return p->moved ? ELOOP : 0;
+    todo[got] = '\0';
+    if (todo[0] == '/' && !strncmp(virtual, "/proc/", 6)) {
+      if (!same_object(virtual, todo)) return 0;
+      if (unstage(todo)) {
+        p->moved = true;
+        got = (ssize_t)strlen(todo);
+      }
+    }
+    next = memmove(next - got, todo, (size_t)got);
+    used = *next == '/' ? 0 : parent(virtual, used);
+    virtual[used] = '\0';
+    settled = false;
+  }
+  if (settled)
+    p->exists = true;
+  else
+    finish(p);
+  return 0;
+}
+
+// refusal is what sysfs answers to a call that would change which names there are.
+static int refusal(const struct place *p, enum how how) {
+  if (p->region != INSIDE || !(how & (CREATE | MAKE | DROP))) return 0;
+  if (p->lost) return ENOENT;
+  if (how & DROP) return p->exists ? EPERM : ENOENT;
+  if (how & MAKE) return p->exists ? EEXIST : EPERM;
+  return p->exists ? 0 : EACCES;
+}
+
+const char *redirect(struct place *p, int dirfd, const char *path, enum how how) {
+  if (!*path) return path;
+  int error = walk(p, dirfd, path, how);
+  if (!error) error = refusal(p, how);
+  if (error) {
+    errno = error;
+    return NULL;
+  }
+  if (!p->moved && !p->staged) return path;
+  char *virtual = virtual_path(p);
+  if ((how & FILESYSTEM) && p->region == INSIDE) {
+    virtual[1 + strcspn(virtual + 1, "/")] = '\0';
+    return virtual;
+  }
+  if (p->slash) strcat(p->room, "/");
+  return p->staged ? p->room : virtual;
+}
+
+// ---- The screen ----------------------------------------------------------------------------------------------------
+
+// near_top says whether an absolute path may lie below a top.
+bool near_top(const char *path) {
+  if (path[1] == '\0' || path[1] == '/' || path[1] == '.') return true;
+  for (int i = 0; i < state.top_count; i++) {
+    const struct top *top = &state.tops[i];
+    if (!strncmp(path, top->path, top->length) && (path[top->length] == '/' || path[top->length] == '\0')) return true;
+  }
+  return false;
+}
+
+bool far_from(int dirfd) {
+  char base[PATH_MAX];
+  bool staged;
+  return !virtual_of(dirfd, base, sizeof base, &staged) || (!staged && !near_top(base));
+}
+
+// left_in_tree closes a file that a far path ended on, if it may belong to the tree.
+bool left_in_tree(int fd) {
+  struct stat st;
+  if (kernel(SYS_fstat, fd, (long)&st, 0, 0) != 0 || !watched(st.st_dev)) return false;
+  kernel_close(fd);
+  return true;
+}
