@@ -47,6 +47,7 @@ func Use(Host)              {}
 func Level() int            { return 0 }
 func Restore() abi.Return   { return 0 }
 func Object(uintptr) any    { return nil }
+func Complain(error)        {}
 `
 
 // TestEveryStubCanBeRetired writes a function for each symbol, with the signature that the

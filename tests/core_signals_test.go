@@ -32,6 +32,7 @@ func TestSignals(t *testing.T) {
 		"reads signals that it blocked":      {[]string{"reading"}, true},
 		"reads signals that it blocks later": {[]string{"reading", "early"}, true},
 		"gives up privileges":                {[]string{"changing-identity"}, false},
+		"says nothing to a broken pipe":      {[]string{"unheard"}, false},
 		"closes what it did not open":        {[]string{"closing"}, true},
 		"is like a Java virtual machine":     {[]string{"machine", "1000"}, true},
 	} {
@@ -49,6 +50,15 @@ func TestSignals(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSignalsConfined: where the core finds no room, nvmlInit says so and the host goes on.
+func TestSignalsConfined(t *testing.T) {
+	out := run(t, with(library), coreProgram(t, "", "signals", linked()...), "confined").succeeds(t)
+	for line := range strings.Lines(out.stderr) {
+		assert.Regexp(t, `^nvmlfab: .+\n$`, line)
+	}
+	assert.Equal(t, 6, strings.Count(out.stderr, "\n"), "a line for each limit: %s", out.stderr)
 }
 
 // TestSignalsGoHost: two Go runtimes in one process, of which one depends on SIGURG to get its processor back.

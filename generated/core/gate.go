@@ -10,9 +10,9 @@ import "C"
 
 import (
 	"fmt"
-	"os"
 	"runtime/debug"
 	"sync/atomic"
+	"syscall"
 	"unsafe"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
@@ -84,9 +84,9 @@ func complain(index uint32, r any) {
 	if index < abi.SymbolCount {
 		name = abi.Symbols()[index].Name
 	}
-	fmt.Fprintf(os.Stderr, "nvmlfab: %s: internal error: %v; please report it\n", name, r)
+	engine.Complain(fmt.Errorf("%s: internal error: %v; please report it", name, r))
 	if getenv("NVMLFAB_DEBUG") != "" {
-		os.Stderr.Write(debug.Stack())
+		syscall.Write(syscall.Stderr, debug.Stack())
 	}
 }
 

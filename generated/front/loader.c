@@ -213,6 +213,15 @@ int nvmlfab_loaded(void)
     return call != NULL && call != reload;
 }
 
+/* The Go runtime ends a process in which it finds no room: it reserves nearly 2 GB of
+ * addresses, of which a few MB become memory. */
+static int has_room(void)
+{
+    const size_t need = (size_t)2 << 30;
+    void *room = mmap(NULL, need, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return room != MAP_FAILED && munmap(room, need) == 0;
+}
+
 /* Loads path and exchanges hashes. */
 static nvmlReturn_t greet(const char *path, const char *shown, struct nvmlfab_space *space, nvmlfab_call_fn *out)
 {
@@ -252,6 +261,10 @@ nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
     if (access(path, R_OK) != 0) {
         nvmlfab_complain("no core at %s; put it there or name it in NVMLFAB_CORE", path);
         return NVML_ERROR_LIBRARY_NOT_FOUND;
+    }
+    if (!has_room()) {
+        nvmlfab_complain("the limit on addresses (ulimit -v) leaves less than the 2 GB that the core reserves");
+        return NVML_ERROR_MEMORY;
     }
     const char *name = path;
     int fd = -1;

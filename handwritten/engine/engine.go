@@ -4,11 +4,11 @@ package engine
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
@@ -147,9 +147,10 @@ func configured(getenv func(string) string) (*profiles.Board, error) {
 	return board, nil
 }
 
-// Complain says in one line on stderr why an answer is an error, where no return code can.
+// Complain says in one line on stderr why an answer is an error, where no return code can. It goes past package os,
+// which ends the host where stderr is a broken pipe.
 func Complain(err error) {
-	fmt.Fprintf(os.Stderr, "nvmlfab: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+	syscall.Write(syscall.Stderr, fmt.Appendf(nil, "nvmlfab: %s\n", strings.ReplaceAll(err.Error(), "\n", "; ")))
 }
 
 // Level is the place of the configured driver among the NVML versions, counted from 1:

@@ -23,8 +23,10 @@ static nvmlReturn_t reserve(void)
     if (space.base != 0 && space.next < space.limit / 2)
         return NVML_SUCCESS;
     void *region = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (region == MAP_FAILED)
+    if (region == MAP_FAILED) {
+        nvmlfab_complain("no room for handles: %s", strerror(errno));
         return NVML_ERROR_MEMORY;
+    }
     space.base = (uint64_t)(uintptr_t)region;
     space.limit = REGION / SLOT;
     space.start = space.next = 1; /* number 0 would make the region's base a handle */

@@ -438,6 +438,47 @@ static void changing_identity(int argc, char **argv)
 	}
 }
 
+// ---- A host that nobody listens to ---------------------------------------------------------------------------------
+
+// A mistake in the configuration is said to a broken pipe: the host gets its SIGPIPE and goes on.
+static void unheard(int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	int ends[2];
+	check(pipe(ends) == 0 && close(ends[0]) == 0);
+	check(dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
+	check(setenv("NVMLFAB_PROFILE", "none", 1) == 0);
+	check(signal(SIGPIPE, on_urgent) != SIG_ERR);
+	answers(NVML_ERROR_UNKNOWN, nvmlInit_v2());
+	check(urgent == 1);
+	check(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+	answers(NVML_ERROR_UNKNOWN, nvmlInit_v2());
+	check(setenv("NVMLFAB_CORE", "/nowhere", 1) == 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		answers(NVML_ERROR_LIBRARY_NOT_FOUND, nvmlInit_v2());
+		_exit(0);
+	}
+	finish(pid);
+}
+
+// ---- A host of little room -----------------------------------------------------------------------------------------
+
+static void confined(int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	unsigned int n;
+	for (rlim_t mib = 64; mib <= 2048; mib *= 2) {
+		check(setrlimit(RLIMIT_AS, &(struct rlimit){ mib << 20, RLIM_INFINITY }) == 0);
+		answers(NVML_ERROR_MEMORY, nvmlInit_v2());
+		answers(NVML_ERROR_UNINITIALIZED, nvmlDeviceGetCount_v2(&n));
+	}
+	check(setrlimit(RLIMIT_AS, &(struct rlimit){ RLIM_INFINITY, RLIM_INFINITY }) == 0);
+	ok(nvmlInit_v2());
+	learn();
+	calls(1000);
+}
+
 // ---- A host that closes what it did not open -----------------------------------------------------------------------
 
 static void closing(int argc, char **argv)
@@ -543,7 +584,7 @@ int main(int argc, char **argv)
 	} hosts[] = {
 		{ "unchanging", unchanging }, { "urgents", urgents }, { "provoking", provoking },
 		{ "ticking", ticking },       { "reading", reading }, { "changing-identity", changing_identity },
-		{ "closing", closing },       { "machine", machine },
+		{ "closing", closing },       { "machine", machine }, { "unheard", unheard }, { "confined", confined },
 	};
 	for (size_t i = 0; argc > 1 && i < sizeof hosts / sizeof hosts[0]; i++)
 		if (strcmp(argv[1], hosts[i].name) == 0) {
