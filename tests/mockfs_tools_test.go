@@ -160,7 +160,7 @@ func TestMockfsCost(t *testing.T) {
 	both := "LD_PRELOAD=" + mockfs() + ":" + stub
 	for _, path := range []string{"/etc/passwd", "/srv/file", "/usr/lib/x86_64-linux-gnu/libc.so.6", "file"} {
 		bare, inert, active := 1e9, 1e9, 1e9
-		for range 9 { // turn by turn, since the machine's speed changes; what disturbs only adds
+		for i := 0; i < 9 || (i < 200 && max(inert, active) > 3*bare); i++ { // in turn, on and on: what disturbs only adds
 			bare = min(bare, cost(path, "LD_PRELOAD="+stub))
 			inert = min(inert, cost(path, both))
 			active = min(active, cost(path, both, "MOCK_PCI_ROOT="+tree))
