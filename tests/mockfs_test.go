@@ -185,6 +185,25 @@ func TestMockfsState(t *testing.T) {
 	}
 }
 
+// Where the library walks by itself, it walks as libc does.
+func TestMockfsWalks(t *testing.T) {
+	program := compileMockfs(t, "gcc", "walks")
+	dir := filepath.Join(t.TempDir(), "start")
+	for _, path := range []string{"tree/deep/er/est", "tree/.hidden"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, path), 0o755))
+	}
+	for _, path := range []string{"tree/file", "tree/deep/a b", "tree/deep/er/x", "tree/.dot", "a*b"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, path), nil, 0o644))
+	}
+	for path, target := range map[string]string{"tree/link": "deep", "tree/dangling": "nowhere", "tree/deep/up": ".."} {
+		require.NoError(t, os.Symlink(target, filepath.Join(dir, path)))
+	}
+	want := run(t, []string{"HOME=/root"}, program, dir).succeeds(t)
+	got := run(t, mocked(stagedTree(t), "HOME=/root"), program, dir).succeeds(t)
+	assert.Greater(t, len(want.lines()), 10000)
+	assert.Equal(t, want.stdout, got.stdout)
+}
+
 // Without its variable the library does nothing at all.
 func TestMockfsInert(t *testing.T) {
 	for _, env := range [][]string{{}, {"MOCK_PCI_ROOT="}} {

@@ -130,21 +130,19 @@ bool near_top(const char *path);
 bool far_from(int dirfd);
 bool left_in_tree(int fd);
 
+// plainly_far says it of most absolute paths, by two letters.
+static inline bool plainly_far(const char *path) {
+  if (path[0] != '/') return false;
+  unsigned char tops = state.letter1[(unsigned char)path[1]];
+  return !tops || (!(tops & ALWAYS) && !(tops & state.letter2[(unsigned char)path[2]]));
+}
+
 // far says that a path reaches the tree by a symbolic link or by ".." only, if at all. The caller tries it as it is; if
 // that fails as it would in a part of the tree that the host lacks, or ends on a file system that has parts of the tree,
 // redirect takes the long way.
 static inline bool far(int dirfd, const char *path) {
-  if (path[0] == '/') {
-    unsigned char tops = state.letter1[(unsigned char)path[1]];
-    if (tops && !(tops & ALWAYS)) tops &= state.letter2[(unsigned char)path[2]];
-    return !tops || !near_top(path);
-  }
+  if (path[0] == '/') return plainly_far(path) || !near_top(path);
   return (dirfd == AT_FDCWD && atomic_load_explicit(&state.cwd_far, memory_order_relaxed)) || !path[0] || far_from(dirfd);
-}
-
-// plainly_far is the part of far that most paths end in.
-static inline bool plainly_far(const char *path) {
-  return path[0] == '/' && !state.letter1[(unsigned char)path[1]];
 }
 
 static inline bool watched(dev_t device) {

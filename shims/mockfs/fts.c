@@ -21,8 +21,6 @@ static FTSENT *entry_of(const char *parent, const char *name, FTSENT *up, short 
   memcpy(p->fts_path, parent, before);
   if (*parent) p->fts_path[before++] = '/';
   memcpy(p->fts_path + before, name, length + 1);
-  const char *base = strrchr(name, '/');
-  if (base && (base != name || base[1])) name = base + 1;
   strcpy(p->fts_name, name);
   p->fts_accpath = p->fts_path;
   p->fts_pathlen = (unsigned short)strlen(p->fts_path);
@@ -168,8 +166,13 @@ FTS *my_fts_open(char *const *paths, int options, order_t *order) {
 }
 ALSO(fts64_open, fts_open)
 
-// arrive makes p the current entry.
+// arrive makes p the current entry. Arguments keep their whole text as a name until then.
 static FTSENT *arrive(FTS *f, FTSENT *p) {
+  char *slash = strrchr(p->fts_name, '/');
+  if (slash && (slash != p->fts_name || slash[1])) {
+    p->fts_namelen = (unsigned short)strlen(slash + 1);
+    memmove(p->fts_name, slash + 1, p->fts_namelen + 1u);
+  }
   f->fts_path = p->fts_path;
   f->fts_pathlen = p->fts_pathlen;
   if (p->fts_level == FTS_ROOTLEVEL) f->fts_dev = p->fts_dev;

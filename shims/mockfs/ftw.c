@@ -102,7 +102,7 @@ static int visit_directory(struct tour *t, const struct stat *st, int start) {
     my_closedir(dir);
     errno = kept;
     if (result == 0 && t->flags & FTW_DEPTH) {
-      if (start >= 0 && (my_fchdir(start) < 0 || here(t) < 0)) return -1;
+      if (start >= 0 && (my_fchdir(start) < 0 || my_chdir(t->path) < 0)) return -1;  // libc is still in it
       result = report(t, st, FTW_DP);
     }
   } else {

@@ -125,7 +125,7 @@ static void uncover(char *to, const char *word, bool as_pattern) {
       *to++ = pattern_characters[*word - DISGUISE];
       continue;
     }
-    if (as_pattern && strchr("*?[]\\", *word)) *to++ = '\\';
+    if (as_pattern && strchr("*?[\\", *word)) *to++ = '\\';
     *to++ = *word;
   }
   *to = '\0';
