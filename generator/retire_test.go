@@ -27,6 +27,8 @@ type Host interface {
 	Reserve(kind Kind) (number uint64, ok bool)
 	Kind(number uint64) Kind
 	Note(number uint64, kind Kind)
+	Keep(config []byte)
+	Kept() []byte
 }
 
 type handle struct{}

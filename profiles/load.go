@@ -24,11 +24,20 @@ const top = "the profile"
 
 // Load reads a profile file. Every error is an [*Error] and names file and line.
 func Load(path string) (*Board, error) {
+	data, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data)
+}
+
+// Read returns the text of a profile file, for Parse. Its error is an [*Error].
+func Read(path string) ([]byte, error) {
 	data, err := read(path)
 	if err != nil {
 		return nil, &Error{path, 1, err.Error()}
 	}
-	return Parse(path, data)
+	return data, nil
 }
 
 func read(path string) ([]byte, error) {

@@ -2712,7 +2712,7 @@ func callDeviceGetRetiredPages_v2(a unsafe.Pointer) abi.Return {
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	if ret = putList(p2, p3, r3, 8, false); ret != abi.SUCCESS {
+	if ret = putList(p2, both(p3, p4), r3, 8, false); ret != abi.SUCCESS {
 		return ret
 	}
 	if ret = putArray(p4, r4, 8); ret != abi.SUCCESS {

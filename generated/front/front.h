@@ -29,12 +29,15 @@ enum {
 };
 
 /* The handles are addresses in a reserved region: base + 16 * number. Numbers are never
- * reused; those below start belong to earlier generations. The core advances next. */
+ * reused; those below start belong to earlier generations. The core advances next and sets
+ * config, which it owns. */
 struct nvmlfab_space {
     uint64_t base;
     uint64_t limit;
     uint64_t start;
     _Atomic uint64_t next;
+    void *config; /* what this generation was configured with, for the core of a forked process */
+    uint64_t config_size;
 };
 
 /* level is 0 while NVML is not initialised, otherwise the place of the configured driver

@@ -153,6 +153,11 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 				continue
 			}
 			n := pointer(a.Size, false)
+			for _, also := range s.Args {
+				if also.Role == binding.Also {
+					p = jen.Id("both").Call(p, jen.Id(fmt.Sprintf("p%d", also.At)))
+				}
+			}
 			store(jen.Id("putList").Call(n, p, list, jen.Lit(int(a.Extent)), jen.Lit(a.NullQuery)))
 		case binding.Slice:
 			p := pointer(a.At, false)

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -25,6 +26,10 @@ type Host interface {
 	// Kind and Note read and change what a number stands for.
 	Kind(number uint64) Kind
 	Note(number uint64, kind Kind)
+	// Keep holds on to what this generation was configured with, nothing after its end, and Kept
+	// returns it, in forked processes too.
+	Keep(config []byte)
+	Kept() []byte
 }
 
 // Node is a machine with GPUs between nvmlInit and the last nvmlShutdown. It does not change,
@@ -66,11 +71,19 @@ func Current() *Node {
 func Start() error {
 	lifecycle.Lock()
 	defer lifecycle.Unlock()
-	board, err := configured(host().Getenv)
+	config, err := configured(host().Getenv)
 	if err != nil {
 		return err
 	}
-	return start(board, func(kind Kind, o object) error { return register(kind, o) })
+	board, err := config.board()
+	if err != nil {
+		return err
+	}
+	if err := start(board, func(kind Kind, o object) error { return register(kind, o) }); err != nil {
+		return err
+	}
+	host().Keep(config.bytes())
+	return nil
 }
 
 // start makes the board's devices and hands each to place.
@@ -94,14 +107,16 @@ func Stop() {
 	defer lifecycle.Unlock()
 	current.Store(nil)
 	table.Store(nil)
+	host().Keep(nil)
 }
 
-// Restore rebuilds, in a process that was forked, what the handles in use stand for.
+// Restore rebuilds, in a process that was forked, what the handles in use stand for, from the
+// configuration of before the fork, whatever has become of the environment and the file.
 // Devices come first and in order; event sets come back without registrations.
 func Restore() abi.Return {
 	lifecycle.Lock()
 	defer lifecycle.Unlock()
-	board, err := configured(host().Getenv)
+	board, err := kept(host().Kept()).board()
 	if err != nil {
 		Complain(err)
 		return abi.ERROR_UNKNOWN
@@ -109,7 +124,7 @@ func Restore() abi.Return {
 	_, number, next := host().Handles()
 	err = start(board, func(_ Kind, o object) error {
 		if number >= next || host().Kind(number) != DeviceKind {
-			return fmt.Errorf("the configuration has other GPUs than before the fork; call nvmlShutdown and nvmlInit")
+			return fmt.Errorf("the handles are not those of before the fork; call nvmlShutdown and nvmlInit")
 		}
 		adopt(number, o)
 		number++
@@ -130,21 +145,46 @@ func Restore() abi.Return {
 	return abi.SUCCESS
 }
 
-// configured loads the board that the environment names: MOCK_NVML_CONFIG a file,
-// NVMLFAB_PROFILE a shipped board, neither the default board.
-func configured(getenv func(string) string) (*profiles.Board, error) {
+// config is what a node is made of: a profile file's text, or without text a shipped board.
+type config struct {
+	name string // of the file or the board
+	text []byte
+}
+
+// configured reads what the environment names: MOCK_NVML_CONFIG a file, NVMLFAB_PROFILE a
+// shipped board, neither the default board.
+func configured(getenv func(string) string) (config, error) {
 	if path := getenv("MOCK_NVML_CONFIG"); path != "" {
-		return profiles.Load(path)
+		text, err := profiles.Read(path)
+		return config{path, text}, err
 	}
 	name := getenv("NVMLFAB_PROFILE")
 	if name == "" {
 		name = profiles.Default
 	}
-	board, err := profiles.Shipped(name)
+	return config{name: name}, nil
+}
+
+func (c config) board() (*profiles.Board, error) {
+	if c.text != nil {
+		return profiles.Parse(c.name, c.text)
+	}
+	board, err := profiles.Shipped(c.name)
 	if err != nil {
 		return nil, fmt.Errorf("NVMLFAB_PROFILE: %w", err)
 	}
 	return board, nil
+}
+
+// bytes is c for a host to keep, and kept the inverse.
+func (c config) bytes() []byte { return append(append([]byte(c.name), 0), c.text...) }
+
+func kept(b []byte) config {
+	name, text, _ := bytes.Cut(b, []byte{0})
+	if len(text) == 0 {
+		return config{name: string(name)}
+	}
+	return config{string(name), text}
 }
 
 // Complain says in one line on stderr why an answer is an error, where no return code can. It goes past package os,

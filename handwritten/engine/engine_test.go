@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -148,10 +149,15 @@ func TestOutOfHandles(t *testing.T) {
 
 // TestRestore: in a forked child the handles mean what they meant in the parent.
 func TestRestore(t *testing.T) {
-	node := enginetest.Start(t, "")
+	h := enginetest.Use()
+	require.NoError(t, engine.Start())
+	t.Cleanup(engine.Stop)
+	node := engine.Current()
 	freed, kept := engine.NewEventSet(), engine.NewEventSet()
 	freed.Free()
+	config := h.Kept()
 	engine.Stop() // the child's core is another, which knows nothing yet
+	h.Keep(config)
 
 	require.Equal(t, abi.SUCCESS, engine.Restore())
 	for i, d := range node.Devices {
@@ -165,16 +171,26 @@ func TestRestore(t *testing.T) {
 	assert.NotEqual(t, kept.Handle(), engine.NewEventSet().Handle())
 }
 
-func TestRestoreOtherBoard(t *testing.T) {
-	h := enginetest.Use("MOCK_NVML_CONFIG", enginetest.Write(t, "extends: h100\ncount: 2\n"))
+// TestRestoreTheSameBoard: a forked process has the GPUs of before the fork, whatever became of the environment and the file.
+func TestRestoreTheSameBoard(t *testing.T) {
+	path := enginetest.Write(t, "extends: t4\ncount: 2\n")
+	h := enginetest.Use("MOCK_NVML_CONFIG", path)
 	t.Cleanup(engine.Stop)
 	require.NoError(t, engine.Start())
+	config := h.Kept()
 	engine.Stop()
+	assert.Empty(t, h.Kept(), "a generation that ended leaves nothing")
 
-	h.Env["MOCK_NVML_CONFIG"] = enginetest.Write(t, "extends: h100\ncount: 3\n")
-	assert.Equal(t, abi.ERROR_UNKNOWN, engine.Restore())
+	require.NoError(t, os.WriteFile(path, []byte("extends: h100\n"), 0o600))
 	h.Env["MOCK_NVML_CONFIG"] = "/no/such/file"
-	assert.Equal(t, abi.ERROR_UNKNOWN, engine.Restore())
+	h.Keep(config)
+	require.Equal(t, abi.SUCCESS, engine.Restore())
+	require.Len(t, engine.Current().Devices, 2)
+	assert.Equal(t, "Tesla T4", engine.Current().Devices[0].Name.Value)
+
+	engine.Stop()
+	h.Keep([]byte("gb200\x00"))
+	assert.Equal(t, abi.ERROR_UNKNOWN, engine.Restore(), "other GPUs than the handles stand for")
 }
 
 // TestConcurrency: look-ups race with starts and stops and find a device of that handle or nothing.

@@ -29,6 +29,8 @@ const (
 // space is the front's struct nvmlfab_space.
 type space struct {
 	base, limit, start, next uint64
+	config                   unsafe.Pointer
+	configSize               uint64
 }
 
 func main() {}
@@ -120,6 +122,18 @@ func (h *host) Reserve(kind engine.Kind) (number uint64, ok bool) {
 	}
 	return 0, false
 }
+
+// Keep copies what the engine was configured with into C memory, which a forked process inherits.
+func (h *host) Keep(config []byte) {
+	C.free(h.space.config)
+	h.space.config, h.space.configSize = nil, uint64(len(config))
+	if len(config) > 0 {
+		h.space.config = C.CBytes(config)
+	}
+}
+
+// Kept returns what Keep was given, by this core or by the one before a fork.
+func (h *host) Kept() []byte { return C.GoBytes(h.space.config, C.int(h.space.configSize)) }
 
 // Kind tells what an earlier core noted for a handle number.
 func (h *host) Kind(number uint64) engine.Kind { return engine.Kind(*h.slot(number)) }

@@ -107,6 +107,14 @@ func putList[T any](count, array unsafe.Pointer, list []T, stride int, nullQuery
 	return putArray(array, list, stride)
 }
 
+// both is p, and nil if q is: two arrays under one count come together.
+func both(p, q unsafe.Pointer) unsafe.Pointer {
+	if q == nil {
+		return nil
+	}
+	return p
+}
+
 // putArray writes every element, stride bytes apart.
 func putArray[T any](array unsafe.Pointer, list []T, stride int) abi.Return {
 	if len(list) > 0 && array == nil {

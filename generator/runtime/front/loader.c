@@ -22,6 +22,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char own_path[PATH_MAX]; /* of this library, links resolved; empty if unknown */
+static char core[PATH_MAX];     /* the core in use, absolute: a forked process may be in another folder */
 
 void nvmlfab_lock(void) { pthread_mutex_lock(&lock); }
 void nvmlfab_unlock(void) { pthread_mutex_unlock(&lock); }
@@ -253,12 +254,20 @@ nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
         return NVML_SUCCESS;
 
     char path[PATH_MAX], copy[64];
-    if (!core_path(path, sizeof path)) {
+    int forked = atomic_load(&nvmlfab_front.call) == reload;
+    if (forked) {
+        memcpy(path, core, sizeof path);
+    } else if (!core_path(path, sizeof path)) {
         nvmlfab_complain("cannot tell where this library lies; name the core in NVMLFAB_CORE");
         return NVML_ERROR_LIBRARY_NOT_FOUND;
     }
-    if (access(path, R_OK) != 0) {
+    struct stat st;
+    if (access(path, R_OK) != 0 || stat(path, &st) != 0) {
         nvmlfab_complain("no core at %s; put it there or name it in NVMLFAB_CORE", path);
+        return NVML_ERROR_LIBRARY_NOT_FOUND;
+    }
+    if (!S_ISREG(st.st_mode)) { /* opening a pipe might never end */
+        nvmlfab_complain("the core %s is not a regular file", path);
         return NVML_ERROR_LIBRARY_NOT_FOUND;
     }
     if (!has_room()) {
@@ -267,7 +276,7 @@ nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
     }
     const char *name = path;
     int fd = -1;
-    if (atomic_load(&nvmlfab_front.call) == reload) {
+    if (forked) {
         fd = open_copy(path);
         if (fd < 0) {
             nvmlfab_complain("cannot copy the core %s for a forked process: %s", path, strerror(errno));
@@ -275,6 +284,11 @@ nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
         }
         snprintf(copy, sizeof copy, "/proc/%ld/fd/%d", (long)getpid(), fd);
         name = copy;
+        if (access(name, R_OK) != 0) {
+            nvmlfab_complain("a forked process loads its core by way of /proc, which is not mounted here");
+            close(fd);
+            return NVML_ERROR_UNKNOWN;
+        }
     }
 
     struct process process;
@@ -291,6 +305,8 @@ nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
         answer = (nvmlReturn_t)call(NVMLFAB_RESTORE, NULL);
     if (answer != NVML_SUCCESS)
         return answer;
+    if (!forked && realpath(path, core) == NULL)
+        memcpy(core, path, sizeof core);
     atomic_store_explicit(&nvmlfab_front.call, call, memory_order_release);
     return NVML_SUCCESS;
 }

@@ -27,6 +27,7 @@ type Host struct {
 	mu          sync.Mutex
 	start, next uint64
 	kinds       map[uint64]engine.Kind
+	config      []byte
 }
 
 // Use makes the engine run in a process with that environment, given as NAME, value, NAME, value and so on.
@@ -65,6 +66,12 @@ func At(t testing.TB, now time.Time) {
 	engine.Clock = func() time.Time { return now }
 	t.Cleanup(func() { engine.Clock = time.Now })
 }
+
+// Keep and Kept hold on to what the engine was configured with.
+func (h *Host) Keep(config []byte) { h.config = config }
+
+// Kept returns what Keep was given.
+func (h *Host) Kept() []byte { return h.config }
 
 // Getenv reads the process's environment.
 func (h *Host) Getenv(name string) string { return h.Env[name] }

@@ -484,12 +484,14 @@ static void without_memfd(int argc, char **argv)
 	calls(1000);
 }
 
-// The child loads the configuration anew, and it has other GPUs meanwhile.
+// The file has other GPUs meanwhile, and the child is in another folder: the handles mean what they meant. A new life reads
+// the file anew.
 static void other_configuration(void)
 {
 	char name[96];
 	unsigned int n;
-	answers(NVML_ERROR_UNKNOWN, nvmlDeviceGetName(gpu[0].dev, name, sizeof name));
+	check(chdir("/") == 0);
+	calls(1000);
 	ok(nvmlShutdown());
 	ok(nvmlInit_v2());
 	ok(nvmlDeviceGetCount_v2(&n));
