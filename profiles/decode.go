@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 
 	"gopkg.in/yaml.v3"
 )
@@ -202,6 +203,8 @@ type field struct {
 	enum     [][]string // each a word and its synonyms
 	bounded  bool
 	min, max float64
+	longest  int  // bytes of a text, 0 for any number
+	version  bool // a text of numbers between dots
 }
 
 // fieldSet is the keys that a struct knows.
@@ -235,6 +238,8 @@ func fields(t reflect.Type) fieldSet {
 			_, err := fmt.Sscanf(strings.Replace(bounds, "..", " ", 1), "%g %g", &f.min, &f.max)
 			f.bounded = err == nil
 		}
+		f.longest, _ = strconv.Atoi(sf.Tag.Get("longest"))
+		f.version = sf.Tag.Get("form") == "version"
 		known.byKey[key] = f
 		if also, ok := sf.Tag.Lookup("also"); ok {
 			f.alias = true
@@ -306,6 +311,15 @@ func (f field) bounds(n *yaml.Node, x float64, path string) error {
 func text(n *yaml.Node, out reflect.Value, f field, path string) error {
 	if n.Value == "" {
 		return empty(n, path)
+	}
+	if i := strings.IndexFunc(n.Value, unicode.IsControl); i >= 0 {
+		return wrong(n, "%s: %q holds a control character", path, n.Value)
+	}
+	if f.longest > 0 && len(n.Value) > f.longest {
+		return wrong(n, "%s: %d bytes are more than the %d that programs have room for", path, len(n.Value), f.longest)
+	}
+	if f.version && strings.Trim(n.Value, "0123456789.") != "" || f.version && strings.Contains("."+n.Value+".", "..") {
+		return wrong(n, "%s: %q is no version: want numbers between dots", path, n.Value)
 	}
 	out.SetString(n.Value)
 	if f.enum == nil {

@@ -19,7 +19,7 @@ type Device struct {
 // Properties are what device_defaults may give for all devices and an entry of devices for one.
 type Properties struct {
 	// Name is the product name.
-	Name Opt[string] `yaml:"name"`
+	Name Opt[string] `yaml:"name" longest:"95"`
 	// Brand is the product line.
 	Brand Opt[string] `yaml:"brand" enum:"unknown,quadro,tesla,nvs,grid,geforce,titan,nvidia_vapps,nvidia_vpc,nvidia_vcs,nvidia_vws,nvidia_cloud_gaming,quadro_rtx,nvidia_rtx,nvidia,geforce_rtx,titan_rtx"`
 	// Serial is the board's serial number; GPUs of one board may share it. Generated when the profile gives none.

@@ -217,3 +217,23 @@ func FuzzParse(f *testing.F) {
 		require.LessOrEqual(t, e.Line, 1+bytes.Count(data, []byte("\n"))+bytes.Count(data, []byte("\r")))
 	})
 }
+
+func TestTexts(t *testing.T) {
+	for text, want := range map[string]string{
+		"device_defaults: {name: \"A\\nB\"}":                       "x.yaml:2: device_defaults.name: \"A\\nB\" holds a control character",
+		"device_defaults: {name: \"A\\eB\"}":                       "holds a control character",
+		"device_defaults: {name: " + strings.Repeat("x", 96) + "}": "x.yaml:2: device_defaults.name: 96 bytes are more than the 95 that programs have room for",
+		"system: {driver_version: abc}":                            "x.yaml:2: system.driver_version: \"abc\" is no version: want numbers between dots",
+		"system: {driver_version: ' 550.1'}":                       "is no version",
+		"system: {driver_version: '550..1'}":                       "is no version",
+		"system: {driver_version: '-1.0.0'}":                       "is no version",
+		"device_defaults: {serial: \"1\\t2\"}":                     "device_defaults.serial: \"1\\t2\" holds a control character",
+	} {
+		_, err := Parse("x.yaml", []byte("extends: h100\n"+text))
+		require.ErrorContains(t, err, want, text)
+	}
+	for _, text := range []string{"device_defaults: {name: " + strings.Repeat("x", 95) + "}", "system: {driver_version: '550'}", "device_defaults: {name: 'Grün <&>'}"} {
+		_, err := Parse("x.yaml", []byte("extends: h100\n"+text))
+		require.NoError(t, err, text)
+	}
+}

@@ -50,7 +50,7 @@ type Board struct {
 // System is what NVML says about driver and library.
 type System struct {
 	// DriverVersion is the driver's version, such as 580.105.08.
-	DriverVersion Opt[string] `yaml:"driver_version"`
+	DriverVersion Opt[string] `yaml:"driver_version" form:"version" longest:"79"`
 	// NVMLVersion is the NVML library's version, such as 13.580.105.08.
 	NVMLVersion Opt[string] `yaml:"nvml_version"`
 	// CUDAVersion is the newest CUDA version that the driver serves, as text.
