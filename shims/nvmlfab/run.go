@@ -69,6 +69,11 @@ func (c *runCmd) Run() error {
 // prepare makes everything as the program shall find it. It checks the profile and the libraries first: a program on a broken
 // profile would only say that NVML does not work.
 func (c *runCmd) prepare() error {
+	for _, name := range []string{profileFile, "NVMLFAB_CORE"} { // the program may change its folder before it asks
+		if err := absolute(name); err != nil {
+			return err
+		}
+	}
 	p, err := choose(c.Profile)
 	if err != nil {
 		return err
@@ -91,6 +96,19 @@ func (c *runCmd) prepare() error {
 		complain(fmt.Errorf("%w; preloading %s instead", err, preloaded))
 	}
 	return p.showPreloaded(libraries, c.Command[0])
+}
+
+// absolute makes the path in a variable an absolute one.
+func absolute(variable string) error {
+	path := os.Getenv(variable)
+	if path == "" {
+		return nil
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	return os.Setenv(variable, path)
 }
 
 // home is the folder that holds bin and lib, in a build as in a release; empty if it cannot be told.

@@ -38,7 +38,7 @@ func TestRunEnvironment(t *testing.T) {
 		"a relative file":          {nil, []string{"--profile=mine.yaml"}, lib, "unset", mine},
 		"a file against a name":    {[]string{"NVMLFAB_PROFILE=nonsense"}, []string{"--profile", "mine.yaml"}, lib, "unset", mine},
 		"an inherited name":        {[]string{"NVMLFAB_PROFILE=h100"}, nil, lib, "h100", "unset"},
-		"an inherited file":        {[]string{"MOCK_NVML_CONFIG=inherited.yml"}, nil, lib, "unset", "inherited.yml"},
+		"an inherited file":        {[]string{"MOCK_NVML_CONFIG=inherited.yml"}, nil, lib, "unset", inherited},
 		"an inherited file wins":   {[]string{"MOCK_NVML_CONFIG=" + inherited, "NVMLFAB_PROFILE=nonsense"}, nil, lib, "nonsense", inherited},
 		"inherited without values": {[]string{"MOCK_NVML_CONFIG=", "NVMLFAB_PROFILE="}, nil, lib, "", ""},
 	} {
