@@ -26,6 +26,7 @@ func TestSignals(t *testing.T) {
 		args    []string
 		collect bool // ends with the number of collections
 	}{
+		"gets signals during nvmlInit":       {[]string{"under-fire"}, false},
 		"counts SIGURG":                      {[]string{"urgents"}, true},
 		"provokes SIGSEGV and SIGPIPE":       {[]string{"provoking"}, false},
 		"handles on the stack it is on":      {[]string{"ticking", "5000"}, true},

@@ -3,8 +3,9 @@
 //
 // A library's (overlay library DIR):
 //
-//   - Its threads keep SIGCHLD, SIGPROF and the first real-time signal blocked. They would otherwise take them from a host
-//     that blocks them and reads them from a signalfd.
+//   - It handles no signal, not even while it is being loaded: a handler that is called in that moment puts itself back
+//     afterwards, and a Go host whose SIGURG it answers hangs. And its threads unblock none. They would otherwise take
+//     SIGCHLD, SIGPROF and the first real-time signal from a host that blocks them and reads them from a signalfd.
 //   - It opens no descriptors to sleep on. A host that closes all of its own would otherwise be ended by the next collection.
 //
 // That of a program which only becomes another (overlay exec DIR):
@@ -39,22 +40,19 @@ type change struct {
 	edit func(text string) string
 }
 
-var (
-	// taken are the lines of the table of signals that the runtime unblocks and has no use for in a library. What remains are
-	// faults, and the two signals that belong to the C library.
-	taken = regexp.MustCompile(`(?m)^(.*) \+ _SigUnblock(.*"(?:SIGSTKFLT|SIGCHLD|SIGPROF|signal 34)\b.*)$`)
-	// flags are those of every line of that table.
-	flags = regexp.MustCompile(`(?m)^(\t/\* [0-9]+ \*/ )\{[^"]*"`)
-)
+// flags are those of every line of the table of signals. A line with none is a signal that the runtime leaves alone.
+var flags = regexp.MustCompile(`(?m)^(\t/\* [0-9]+ \*/ )\{[^"]*"`)
+
+var noSignals = change{"sigtab_linux_generic.go", func(text string) string { return flags.ReplaceAllString(text, `${1}{0, "`) }}
 
 // changes are those of each kind of build.
 var changes = map[string][]change{
 	"library": {
-		{"sigtab_linux_generic.go", func(text string) string { return taken.ReplaceAllString(text, "$1$2") }},
+		noSignals,
 		{"netpoll_epoll.go", func(string) string { return netpoll }},
 	},
 	"exec": {
-		{"sigtab_linux_generic.go", func(text string) string { return flags.ReplaceAllString(text, `${1}{0, "`) }},
+		noSignals,
 		{"fds_unix.go", func(text string) string {
 			return strings.Replace(text, "func checkfds() {", "func checkfds() {\n\treturn", 1)
 		}},

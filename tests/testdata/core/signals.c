@@ -265,6 +265,60 @@ static void urgents(int argc, char **argv)
 	printf("%ld collections\n", collections());
 }
 
+// Signals go on while the core is being loaded: each must reach the handler before the next is sent, and the handler stay.
+static pthread_t receiver;
+
+static void *send_and_wait(void *unused)
+{
+	while (!done) {
+		long before = urgent;
+		check(pthread_kill(receiver, SIGURG) == 0);
+		for (int i = 0; urgent == before; i++) {
+			check(i < 1000 * 1000); // more than ten seconds: it was lost
+			pause_us(10);
+		}
+	}
+	return unused;
+}
+
+static void *spin(void *unused)
+{
+	while (!done)
+		;
+	return unused;
+}
+
+static void load_under_fire(void)
+{
+	static struct state was;
+	pthread_t sender;
+	look(&was);
+	check(pthread_create(&receiver, NULL, spin, NULL) == 0);
+	check(pthread_create(&sender, NULL, send_and_wait, NULL) == 0);
+	while (urgent < 2)
+		pause_us(10);
+	ok(nvmlInit_v2());
+	done = 1;
+	check(pthread_join(sender, NULL) == 0 && pthread_join(receiver, NULL) == 0);
+	pause_us(5000); // a handler of the core's would put itself back when it is done
+	unchanged(&was, "after nvmlInit under fire");
+}
+
+static void under_fire(int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	check(signal(SIGURG, on_urgent) != SIG_ERR);
+	for (int i = 0; i < 20; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			alarm(HANG);
+			load_under_fire();
+			_exit(0);
+		}
+		finish(pid);
+	}
+}
+
 // ---- Hosts that provoke faults -------------------------------------------------------------------------------------
 
 static _Thread_local sigjmp_buf recover;
@@ -582,6 +636,7 @@ int main(int argc, char **argv)
 		{ "unchanging", unchanging }, { "urgents", urgents }, { "provoking", provoking },
 		{ "ticking", ticking },       { "reading", reading }, { "changing-identity", changing_identity },
 		{ "closing", closing },       { "machine", machine }, { "unheard", unheard }, { "confined", confined },
+		{ "under-fire", under_fire },
 	};
 	for (size_t i = 0; argc > 1 && i < sizeof hosts / sizeof hosts[0]; i++)
 		if (strcmp(argv[1], hosts[i].name) == 0) {
