@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The policies and which of them holds for a task: tgid over cgroup over the module's own parameters. */
+#ifndef LOGIC_POLICY_H
+#define LOGIC_POLICY_H
+
+#include "table.h"
+#include "timeslice.h"
+#include "../uapi/vgpuctl.h"
+
+#define POLICY_CGROUP_DEPTH 16
+
+/* A task as far as policies go. cgroups: its own first, then those above it; a deeper one is cut at the far end. */
+struct policy_subject {
+	u32 tgid;		/* in the initial namespace */
+	u32 minor;		/* VGPU_MINOR_ANY: not known; then only policies for any GPU hold */
+	u32 cgroups;
+	u64 cgroup[POLICY_CGROUP_DEPTH];
+};
+
+struct policies {
+	struct table tgid;	/* a: tgid, b: minor */
+	struct table cgroup;	/* a: cgroup id, b: minor */
+	u32 max;		/* of each; 0: POLICIES_MAX */
+};
+#define POLICIES_MAX 65536u
+
+/* The module's parameters, for what no policy says. */
+struct policy_defaults {
+	u64 memory_limit_bytes;	/* of a task that no policy covers */
+	u64 timeslice_min_us, timeslice_max_us;
+	bool dry_run;		/* the module only looks */
+};
+
+struct policy_limit { u64 bytes; u64 cgroup; bool dry_run; };	/* cgroup 0: of the task */
+
+/* What holds for a subject. */
+struct policy {
+	enum vgpu_scope scope;		/* of the policy for timeslices; NONE and MODULE: there is no policy */
+	u64 cgroup_id;			/* of the cgroup whose policy that is */
+	struct timeslice_rule timeslice;
+	bool dry_run;			/* of timeslices */
+	/* Limits of memory that all hold at once: the task's alone if its tgid has a policy, otherwise that of every cgroup above it that has
+	 * one, nearest first. */
+	u32 limits;
+	struct policy_limit limit[POLICY_CGROUP_DEPTH];
+};
+
+int policy_check(const struct vgpu_limits *limits);	/* -EINVAL: weight, flags, or min above max */
+/* Replace what is there. -EINVAL, -ENOSPC: POLICIES_MAX, -ENOMEM. */
+int policy_set_tgid(struct policies *p, u32 tgid, u32 minor, const struct vgpu_limits *limits);
+int policy_set_cgroup(struct policies *p, u64 id, u32 minor, const struct vgpu_limits *limits);
+int policy_get_tgid(const struct policies *p, u32 tgid, u32 minor, struct vgpu_limits *limits);	/* -ENOENT, also below */
+int policy_get_cgroup(const struct policies *p, u64 id, u32 minor, struct vgpu_limits *limits);
+int policy_clear_tgid(struct policies *p, u32 tgid, u32 minor);
+int policy_clear_cgroup(struct policies *p, u64 id, u32 minor);
+/* All of a process or cgroup that is gone, whatever the minor; returns how many. */
+u32 policy_drop_tgid(struct policies *p, u32 tgid);
+u32 policy_drop_cgroup(struct policies *p, u64 id);
+/* At each level the policy for the minor itself goes before the one for any. */
+void policy_resolve(const struct policies *p, const struct policy_subject *s, const struct policy_defaults *d, struct policy *out);
+/* Calls visit for each, in no order. id: tgid or cgroup id. */
+void policy_each(struct policies *p, enum vgpu_scope scope, void (*visit)(u64 id, u32 minor, const struct vgpu_limits *l, void *context), void *context);
+void policies_clear(struct policies *p);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the pure logic needs of its surroundings, in the kernel and in user space. Nothing in this folder sleeps but to allocate, takes a
+ * lock or looks at the current task: callers serialise and pass what is to be known.
+ */
+#ifndef LOGIC_PORTABLE_H
+#define LOGIC_PORTABLE_H
+
+#ifdef __KERNEL__
+#include <linux/errno.h>
+#include <linux/kernel.h>
+#include <linux/slab.h>
+#include <linux/mm.h>
+#include <linux/string.h>
+#include <linux/types.h>
+
+static inline void *logic_alloc(size_t bytes) { return kvzalloc(bytes, GFP_KERNEL); }
+static inline void logic_free(void *p) { kvfree(p); }
+#else
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <linux/types.h>
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+#define U32_MAX UINT32_MAX
+#define U64_MAX UINT64_MAX
+#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+void *logic_alloc(size_t bytes);	/* zeroed; the tests make it fail */
+void logic_free(void *p);
+#endif
+
+#endif

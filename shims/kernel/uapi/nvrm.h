@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
+/*
+ * What of the interface of NVIDIA's kernel driver (the resource manager, RM) the modules and their tests need: numbers and
+ * layouts as its open kernel modules have them in releases 535 to 595. NVIDIA's names, with the prefix of the structure's
+ * number for what has no better one. Pointers are 64 bits wide for every caller.
+ */
+#ifndef NVRM_H
+#define NVRM_H
+
+#include <linux/types.h>
+
+#define NV_MAJOR 195
+#define NV_MINOR_CONTROL 255
+#define NV_MINOR_GPU_MAX 247
+
+/* The driver looks at the number and the size of a command alone, and at neither the letter nor the direction. */
+#define NV_IOCTL_MAGIC 'F'
+
+#define NV_ESC_RM_ALLOC_MEMORY 0x27	/* nvos02 */
+#define NV_ESC_RM_FREE 0x29		/* nvos00 */
+#define NV_ESC_RM_CONTROL 0x2a		/* nvos54 */
+#define NV_ESC_RM_ALLOC 0x2b		/* nvos21 or nvos64, told apart by size */
+#define NV_ESC_RM_DUP_OBJECT 0x34	/* nvos55 */
+#define NV_ESC_RM_SHARE 0x35
+#define NV_ESC_RM_VID_HEAP_CONTROL 0x4a	/* nvos32 */
+#define NV_ESC_RM_MAP_MEMORY 0x4e
+#define NV_ESC_RM_UNMAP_MEMORY 0x4f
+#define NV_ESC_RM_MAP_MEMORY_DMA 0x57
+#define NV_ESC_RM_UNMAP_MEMORY_DMA 0x58
+#define NV_ESC_CARD_INFO 200		/* array of nv_card_info */
+#define NV_ESC_REGISTER_FD 201		/* nv_register_fd */
+#define NV_ESC_ALLOC_OS_EVENT 206
+#define NV_ESC_FREE_OS_EVENT 207
+#define NV_ESC_STATUS_CODE 209
+#define NV_ESC_CHECK_VERSION_STR 210	/* nv_version */
+#define NV_ESC_IOCTL_XFER_CMD 211	/* nv_xfer */
+#define NV_ESC_ATTACH_GPUS_TO_FD 212	/* array of __u32 */
+#define NV_ESC_QUERY_DEVICE_INTR 213
+#define NV_ESC_SYS_PARAMS 214		/* __u64: memblock size */
+#define NV_ESC_WAIT_OPEN_COMPLETE 218	/* __s32 rc, __u32 status */
+
+#define NV_XFER_MAX_SIZE 16384		/* greatest structure behind an nv_xfer */
+
+struct nv_xfer { __u32 cmd; __u32 size; __u64 ptr; };	/* cmd: the number alone */
+
+struct nvos00 { __u32 hRoot, hObjectParent, hObjectOld, status; };
+struct nvos02 {
+	__u32 hRoot, hObjectParent, hObjectNew, hClass, flags, pad0;
+	__u64 pMemory, limit;		/* limit: size - 1 */
+	__u32 status, pad1;
+};
+struct nvos21 { __u32 hRoot, hObjectParent, hObjectNew, hClass; __u64 pAllocParms; __u32 paramsSize, status; };
+struct nvos64 {
+	__u32 hRoot, hObjectParent, hObjectNew, hClass;
+	__u64 pAllocParms, pRightsRequested;
+	__u32 paramsSize, flags, status, pad0;
+};
+struct nvos54 { __u32 hClient, hObject, cmd, flags; __u64 params; __u32 paramsSize, status; };
+struct nvos55 { __u32 hClient, hParent, hObject, hClientSrc, hObjectSrc, flags, status; };
+
+#define NVOS54_FLAGS_FINN_SERIALIZED 4u
+#define NVOS64_FLAGS_FINN_SERIALIZED 1u
+
+#define NVOS32_FUNCTION_ALLOC_SIZE 2
+#define NVOS32_FUNCTION_FREE 3
+#define NVOS32_FUNCTION_ALLOC_TILED_PITCH_HEIGHT 6
+#define NVOS32_FUNCTION_ALLOC_SIZE_RANGE 14
+#define NVOS32_FUNCTION_ALLOC_OS_DESCRIPTOR 27
+
+/* The head of the structure; each function has members of its own from data on. Whole: 0xb8 bytes. */
+struct nvos32 {
+	__u32 hRoot, hObjectParent, function, hVASpace;
+	__s16 ivcHeapNumber; __u16 pad0;
+	__u32 status;
+	__u64 total, free;
+	union {
+		struct { __u32 owner, hMemory, type, flags, attr, format, comprCovg, zcullCovg, partitionStride, width, height, pad;
+			 __u64 size, alignment, offset, limit, address, rangeBegin, rangeEnd;
+			 __u32 attr2, ctagOffset; __s32 numaNode; __u32 pad1; } AllocSize;
+		struct { __u32 owner, hMemory, flags; } Free;
+		__u8 raw[144];
+	} data;
+};
+
+struct nv_memory_allocation {		/* NV_MEMORY_ALLOCATION_PARAMS */
+	__u32 owner, type, flags, width, height; __s32 pitch;
+	__u32 attr, attr2, format, comprCovg, zcullCovg, pad0;
+	__u64 rangeLo, rangeHi, size, alignment, offset, limit, address;
+	__u32 ctagOffset, hVASpace, internalflags, tag;
+	__s32 numaNode; __u32 pad1;
+};
+
+struct nv0080_alloc { __u32 deviceId, hClientShare, hTargetClient, hTargetDevice, flags, pad0; __u64 vaSpaceSize, vaStart, vaLimit; __u32 vaMode, pad1; };
+struct nv2080_alloc { __u32 subDeviceId; };
+
+struct nv_card_info {
+	__u8 valid; __u8 pad0[3];
+	__u32 domain; __u8 bus, slot, function, pad1; __u16 vendor_id, device_id;
+	__u32 gpu_id; __u16 interrupt_line, pad2;
+	__u64 reg_address, reg_size, fb_address, fb_size;
+	__u32 minor_number; __u8 dev_name[10]; __u8 pad3[2];
+};
+struct nv_register_fd { __s32 ctl_fd; };
+struct nv_version { __u32 cmd, reply; char versionString[64]; };
+#define NV_RM_API_VERSION_CMD_STRICT 0
+#define NV_RM_API_VERSION_CMD_RELAXED '1'
+#define NV_RM_API_VERSION_CMD_QUERY '2'
+#define NV_RM_API_VERSION_REPLY_RECOGNIZED 1
+
+#define NV01_ROOT 0x0
+#define NV01_ROOT_NON_PRIV 0x1
+#define NV01_MEMORY_SYSTEM 0x3e
+#define NV01_MEMORY_LOCAL_PRIVILEGED 0x3f
+#define NV01_MEMORY_LOCAL_USER 0x40
+#define NV01_ROOT_CLIENT 0x41
+#define NV01_MEMORY_VIRTUAL 0x70
+#define NV01_MEMORY_SYSTEM_OS_DESCRIPTOR 0x71
+#define NV01_DEVICE_0 0x80
+#define NV20_SUBDEVICE_0 0x2080
+#define NV50_MEMORY_VIRTUAL 0x50a0
+#define FERMI_VASPACE_A 0x90f1
+#define KEPLER_CHANNEL_GROUP_A 0xa06c
+
+/* NV_MEMORY_ALLOCATION_PARAMS.attr, NVOS32 attr: bits 26:25 say where the memory is to lie. */
+#define NVOS32_ATTR_LOCATION(attr) (((attr) >> 25) & 3u)
+#define NVOS32_ATTR_LOCATION_VIDMEM 0
+#define NVOS32_ATTR_LOCATION_PCI 1
+#define NVOS32_ATTR_LOCATION_ANY 3
+#define NVOS32_ALLOC_FLAGS_VIRTUAL 0x00080000u
+
+#define NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS 0x201	/* __u32[32] */
+#define NV0000_CTRL_CMD_GPU_GET_ID_INFO 0x202		/* nv_id_info with szName */
+#define NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2 0x205	/* nv_id_info_v2 */
+#define NV0000_CTRL_CMD_GPU_GET_PROBED_IDS 0x214	/* __u32[32] twice; three times from 580 on */
+#define NV0000_CTRL_CMD_GPU_ATTACH_IDS 0x215
+#define NV0000_CTRL_CMD_GPU_DETACH_IDS 0x216
+#define NVA06C_CTRL_CMD_SET_TIMESLICE 0xa06c0103	/* __u64: microseconds */
+#define NVA06C_CTRL_CMD_GET_TIMESLICE 0xa06c0104
+#define NV_GPU_IDS 32
+#define NV_GPU_ID_INVALID 0xffffffffu
+
+struct nv_id_info_v2 { __u32 gpuId, gpuFlags, deviceInstance, subDeviceInstance, sliStatus, boardId, gpuInstance; __s32 numaId; };
+
+#define NV_OK 0x0
+#define NV_ERR_INSERT_DUPLICATE_NAME 0x19
+#define NV_ERR_INSUFFICIENT_RESOURCES 0x1a
+#define NV_ERR_INSUFFICIENT_PERMISSIONS 0x1b
+#define NV_ERR_INVALID_ADDRESS 0x1e
+#define NV_ERR_INVALID_ARGUMENT 0x1f
+#define NV_ERR_INVALID_CLASS 0x22
+#define NV_ERR_INVALID_CLIENT 0x23
+#define NV_ERR_INVALID_OBJECT_HANDLE 0x33
+#define NV_ERR_INVALID_OBJECT_PARENT 0x36
+#define NV_ERR_INVALID_PARAM_STRUCT 0x3a
+#define NV_ERR_INVALID_POINTER 0x3d
+#define NV_ERR_NO_MEMORY 0x51
+#define NV_ERR_NOT_SUPPORTED 0x56
+#define NV_ERR_OBJECT_NOT_FOUND 0x57
+
+#endif
