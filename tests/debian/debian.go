@@ -53,7 +53,7 @@ func Fetch(name string) (string, error) {
 	if exists(dir) { // another process was faster
 		return dir, nil
 	}
-	if err := e.unpack(root, dir); err != nil {
+	if err := e.unpack(root, dir, adapters[name]); err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	return dir, nil
@@ -80,7 +80,7 @@ func File(name, base string) (string, error) {
 }
 
 // unpack downloads the packages and leaves them in dir, which appears whole or not at all.
-func (e entry) unpack(root, dir string) error {
+func (e entry) unpack(root, dir string, adapt adapter) error {
 	for _, tool := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return fmt.Errorf("%s is missing: fetching works on Debian and its derivatives only", tool)
@@ -101,7 +101,13 @@ func (e entry) unpack(root, dir string) error {
 		return fmt.Errorf("the package lists of Debian %s did not come: %w; check the network, or set %s to a mirror in reach", e.suite, err, mirrorVariable)
 	}
 	want := slices.Clone(e.packages)
-	want[0] += "=" + e.version + "*"
+	if adapt.resolve != nil {
+		if want, err = adapt.resolve(apt); err != nil {
+			return err
+		}
+	} else {
+		want[0] += "=" + e.version + "*"
+	}
 	fmt.Fprintf(Progress, "fetch: downloading %s\n", strings.Join(want, " "))
 	if err := run(work, "apt-get", append([]string{"-c", apt, "-q", "download"}, want...)...); err != nil {
 		return fmt.Errorf("no %s in Debian %s: %w; if it has moved on, change tests/debian/packages.go", strings.Join(want, " "), e.suite, err)
@@ -113,6 +119,11 @@ func (e entry) unpack(root, dir string) error {
 	tree := filepath.Join(work, "tree")
 	for _, deb := range debs {
 		if err := run(work, "dpkg-deb", "-x", deb, tree); err != nil {
+			return err
+		}
+	}
+	if adapt.finish != nil {
+		if err := adapt.finish(tree, dir); err != nil {
 			return err
 		}
 	}
@@ -140,6 +151,7 @@ func (e entry) apt(root string) (string, error) {
 	// Versions are pinned, so lists that a frozen mirror serves past their date do; hashes and signatures are checked
 	// as always. Root's cache is closed to the user that apt would drop to.
 	config := fmt.Sprintf(`Dir::State::Lists "%[1]s/lists";
+Dir::State::Status "%[1]s/status";
 Dir::Etc::SourceList "%[1]s/sources.list";
 Dir::Etc::SourceParts "%[1]s/parts";
 Dir::Cache "%[1]s/cache";
@@ -151,6 +163,10 @@ Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 Acquire::Retries "3";
 `, dir)
 	if err := os.WriteFile(filepath.Join(dir, "sources.list"), []byte(sources), 0o644); err != nil {
+		return "", err
+	}
+	// What is installed here would count as a newer version.
+	if err := os.WriteFile(filepath.Join(dir, "status"), nil, 0o644); err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "apt.conf")

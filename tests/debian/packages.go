@@ -8,6 +8,16 @@ type entry struct {
 	packages   []string // the first names the thing, the others are what it needs to run
 }
 
+// adapter is for what needs more than to be downloaded and unpacked.
+type adapter struct {
+	resolve func(apt string) ([]string, error) // the packages, in place of the entry's
+	finish  func(tree, final string) error     // changes what lies in tree before that is renamed to final
+}
+
+var adapters = map[string]adapter{
+	"linux-cloud": {kernelPackages, finishKernel},
+}
+
 const (
 	nonFree = "contrib non-free"
 	tools   = "main contrib"
@@ -39,6 +49,8 @@ var entries = map[string]entry{
 	"libnvidia-encode-550": {"trixie", nonFree, "550.163.01", []string{"libnvidia-encode1"}},
 	"libnvcuvid-535":       {"bookworm", nonFree, "535.261.03", []string{"libnvcuvid1"}},
 	"libnvcuvid-550":       {"trixie", nonFree, "550.163.01", []string{"libnvcuvid1"}},
+
+	"linux-cloud": {"bookworm", tools, "6.1", []string{kernelMeta}}, // see FetchKernel
 
 	"pynvml-11": {"bookworm", nonFree, "11.525.112", []string{"python3-pynvml"}},
 	"pynvml-12": {"trixie", nonFree, "12.550.89", []string{"python3-pynvml"}},

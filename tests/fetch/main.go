@@ -1,6 +1,7 @@
 // Command fetch brings Debian packages for tests and prints the folder of each: go run ./tests/fetch [-q] NAME...
 //
-// Without a name it lists the names. -q keeps progress off standard error.
+// Without a name it lists the names. -q keeps progress off standard error. -kernel-headers prints the folder to build modules
+// for Debian's cloud kernel in.
 package main
 
 import (
@@ -15,16 +16,25 @@ import (
 
 func main() {
 	quiet := flag.Bool("q", false, "print no progress")
+	headers := flag.Bool("kernel-headers", false, "print the folder to build modules for Debian's cloud kernel in")
 	flag.Usage = func() {
-		fmt.Fprintf(os.Stderr, "usage: fetch [-q] NAME...\nnames: %s\n", strings.Join(debian.Names(), " "))
+		fmt.Fprintf(os.Stderr, "usage: fetch [-q] [-kernel-headers] NAME...\nnames: %s\n", strings.Join(debian.Names(), " "))
 	}
 	flag.Parse()
-	if flag.NArg() == 0 {
+	if flag.NArg() == 0 && !*headers {
 		flag.Usage()
 		os.Exit(2)
 	}
 	if *quiet {
 		debian.Progress = io.Discard
+	}
+	if *headers {
+		kernel, err := debian.FetchKernel()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "fetch:", err)
+			os.Exit(1)
+		}
+		fmt.Println(kernel.Headers)
 	}
 	for _, name := range flag.Args() {
 		dir, err := debian.Fetch(name)

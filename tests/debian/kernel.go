@@ -1,0 +1,109 @@
+package debian
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Kernel is Debian's kernel for virtual machines and what modules for it are built with.
+type Kernel struct {
+	Release string // as uname -r says
+	Headers string // folder to build modules in: make -C HEADERS M=…
+	Image   string // the kernel itself, an ELF file that qemu starts without having to decompress it first
+}
+
+// kernelMeta is the package that names the kernel of the day.
+const kernelMeta = "linux-image-cloud-amd64"
+
+// FetchKernel returns Debian's cloud kernel, fetching it first if need be.
+func FetchKernel() (Kernel, error) {
+	dir, err := Fetch("linux-cloud")
+	if err != nil {
+		return Kernel{}, err
+	}
+	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinux-*"))
+	if err != nil || len(images) != 1 {
+		return Kernel{}, fmt.Errorf("%s/boot has %d kernels in place of one: remove that folder to fetch it anew", dir, len(images))
+	}
+	release := strings.TrimPrefix(filepath.Base(images[0]), "vmlinux-")
+	return Kernel{release, filepath.Join(dir, "usr", "src", "linux-headers-"+release), images[0]}, nil
+}
+
+// kernelPackages are the packages of the kernel of the day, which all bear its number.
+func kernelPackages(apt string) ([]string, error) {
+	out, err := exec.Command("apt-cache", "-c", apt, "depends", kernelMeta).Output()
+	if err != nil {
+		return nil, fmt.Errorf("apt-cache depends %s: %w", kernelMeta, err)
+	}
+	image := regexp.MustCompile(`Depends: (linux-image-((\d+\.\d+)\S*)-cloud-amd64)`).FindSubmatch(out)
+	if image == nil {
+		return nil, fmt.Errorf("%s depends on no kernel", kernelMeta)
+	}
+	number, series := string(image[2]), string(image[3])
+	return []string{string(image[1]), "linux-headers-" + number + "-cloud-amd64", "linux-headers-" + number + "-common", "linux-kbuild-" + series}, nil
+}
+
+// finishKernel makes the headers work where they are unpacked, final being the name that tree will have, and decompresses the kernel.
+func finishKernel(tree, final string) error {
+	makefiles, _ := filepath.Glob(filepath.Join(tree, "usr/src/linux-headers-*-amd64/Makefile"))
+	for _, path := range makefiles {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		text = bytes.Replace(text, []byte("include /usr/src/"), []byte("include "+final+"/usr/src/"), 1)
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return err
+		}
+	}
+	compressed, _ := filepath.Glob(filepath.Join(tree, "boot/vmlinuz-*"))
+	if len(makefiles) != 1 || len(compressed) != 1 {
+		return fmt.Errorf("the packages have %d makefiles and %d kernels in place of one of each", len(makefiles), len(compressed))
+	}
+	bzImage, err := os.ReadFile(compressed[0])
+	if err != nil {
+		return err
+	}
+	image, err := decompressKernel(bzImage)
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(compressed[0]), err)
+	}
+	name := strings.Replace(compressed[0], "vmlinuz-", "vmlinux-", 1)
+	return errors.Join(os.WriteFile(name, image, 0o644), os.Remove(compressed[0]), os.RemoveAll(filepath.Join(tree, "lib/modules")))
+}
+
+// decompressKernel finds the kernel inside a bzImage: an archive of some kind within it that yields an ELF file.
+func decompressKernel(bzImage []byte) ([]byte, error) {
+	for _, kind := range []struct {
+		magic string
+		tool  []string
+	}{
+		{"\xfd7zXZ\x00", []string{"xz", "-dc", "--single-stream"}},
+		{"\x02!L\x18", []string{"lz4", "-dc"}},
+		{"(\xb5/\xfd", []string{"zstd", "-dc"}},
+		{"\x1f\x8b\x08", []string{"gzip", "-dc"}},
+	} {
+		for rest, at := bzImage, 0; ; rest = rest[at+1:] {
+			if at = bytes.Index(rest, []byte(kind.magic)); at < 0 {
+				break
+			}
+			cmd := exec.Command(kind.tool[0], kind.tool[1:]...)
+			cmd.Stdin, cmd.Stderr = bytes.NewReader(rest[at:]), io.Discard
+			image, err := cmd.Output() // complains of what follows the archive
+			if errors.Is(err, exec.ErrNotFound) {
+				return nil, fmt.Errorf("it is compressed with %s, which is missing: install it", kind.tool[0])
+			}
+			if bytes.HasPrefix(image, []byte("\x7fELF")) {
+				return image, nil
+			}
+		}
+	}
+	return nil, errors.New("no kernel that xz, lz4, zstd or gzip would decompress is in it")
+}
