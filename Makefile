@@ -5,6 +5,7 @@
 # make bench      what a call and a start cost, beside a C library and the smallest Go library
 # make lib        the libraries alone; NVML=12.4 builds the one of that NVML version into dist/nvml/12.4.127
 # make mockfs-shim, make test-mockfs   libmockfs.so alone, and its tests
+# make kernel, make test-kernel, make test-kunit   the kernel modules; shims/kernel/Makefile has more
 # make release    a tarball of all that, dist/nvmlfab-VERSION-linux-amd64.tar.gz
 # make clean      removes dist
 
@@ -19,7 +20,7 @@ staticcheck := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # go-nvml calls functions that NVIDIA's header marks as deprecated; that is no news.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-.PHONY: all lib bin run test bench release generate clean setup mockfs-shim test-mockfs
+.PHONY: all lib bin run test bench release generate clean setup mockfs-shim test-mockfs kernel test-kernel test-kunit
 all: lib bin
 
 # ---- The library ---------------------------------------------------------------------------------------------------
@@ -145,6 +146,11 @@ dist/lib/libcuda-none.so.1: shims/cuda/cuda.c | dist/lib
 	@echo "gcc $< -o $@"; gcc -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -shared -s \
 	  -Wl,-soname,libcuda.so.1 -o $@.$$$$ $<; mv $@.$$$$ $@
 
+# ---- The kernel modules --------------------------------------------------------------------------------------------
+
+kernel test-kernel test-kunit: setup
+	@$(MAKE) --no-print-directory -C shims/kernel $@
+
 # ---- make run ------------------------------------------------------------------------------------------------------
 
 run: all
@@ -166,7 +172,8 @@ run: all
 # Debian packages that the tests use: commands that bear the package's name, and the rest. On a derivative, the archive's
 # keyring and debootstrap, which knows a mirror, let tests/fetch bring programs from Debian.
 commands  := gcc make git python3
-libraries := libc6-dev ca-certificates gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user pciutils hwloc-nox udev $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
+libraries := libc6-dev ca-certificates gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user pciutils hwloc-nox udev \
+  qemu-system-x86 xz-utils libelf1 sparse strace clang-14 libclang-rt-14-dev $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
 
 setup:
 	@missing=; \
@@ -199,15 +206,16 @@ gotest  = go test -v $(1) 2>&1 | tee -a $(log) | grep -vE '^(=== |PASS$$| *--- P
 
 test: setup
 	@mkdir -p dist; : > $(log)
-	$(call phase,vet,go vet ./...)
+	$(call phase,vet,go vet ./... && go vet -tags guest ./tests/kernel)
 	$(call phase,gofmt,unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "run gofmt -w on: "$$unformatted; exit 1; })
-	$(call phase,staticcheck,if $(staticcheck) -version >/dev/null; then $(staticcheck) ./...; \
+	$(call phase,staticcheck,if $(staticcheck) -version >/dev/null; then $(staticcheck) ./... && $(staticcheck) -tags guest ./tests/kernel; \
 	  else printf 'skipped: staticcheck could not be fetched\n--- SKIP: staticcheck\n' | tee -a $(log); fi)
 	$(call phase,generated code is fresh,$(generator) --check)
 	$(call phase,unit tests,$(call gotest,$$(go list ./... | grep -v '/tests$$')))
 	$(call phase,engine under the race detector,$(call gotest,-race ./handwritten/...))
 	$(call phase,build,$(MAKE) --no-print-directory all)
 	$(call phase,end-to-end tests,$(call gotest,-count=1 -timeout 30m ./tests))
+	$(call phase,kernel modules in a virtual machine,$(MAKE) --no-print-directory -C shims/kernel test-kernel 2>&1 | tee -a $(log))
 	@echo "== skipped"; \
 	if grep -E 'skipped: |^ *--- SKIP' $(log); then [ "$${CI:-}" != true ] || { echo "CI=true: nothing may be skipped" >&2; exit 1; }; \
 	else echo "nothing"; fi
