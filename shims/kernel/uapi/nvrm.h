@@ -49,6 +49,7 @@ struct nvos02 {
 	__u64 pMemory, limit;		/* limit: size - 1 */
 	__u32 status, pad1;
 };
+struct nvos02_fd { struct nvos02 params; __s32 fd; __u32 pad; };	/* what NV_ESC_RM_ALLOC_MEMORY takes */
 struct nvos21 { __u32 hRoot, hObjectParent, hObjectNew, hClass; __u64 pAllocParms; __u32 paramsSize, status; };
 struct nvos64 {
 	__u32 hRoot, hObjectParent, hObjectNew, hClass;
@@ -58,11 +59,37 @@ struct nvos64 {
 struct nvos54 { __u32 hClient, hObject, cmd, flags; __u64 params; __u32 paramsSize, status; };
 struct nvos55 { __u32 hClient, hParent, hObject, hClientSrc, hObjectSrc, flags, status; };
 
+struct nvos33_fd {			/* NV_ESC_RM_MAP_MEMORY */
+	__u32 hClient, hDevice, hMemory, pad0;
+	__u64 offset, length, pLinearAddress;
+	__u32 status, flags;
+	__s32 fd; __u32 pad1;
+};
+struct nvos34 { __u32 hClient, hDevice, hMemory, pad0; __u64 pLinearAddress; __u32 status, flags; };	/* NV_ESC_RM_UNMAP_MEMORY */
+struct nvos46 {				/* NV_ESC_RM_MAP_MEMORY_DMA, up to 570 */
+	__u32 hClient, hDevice, hDma, hMemory;
+	__u64 offset, length;
+	__u32 flags, pad0;
+	__u64 dmaOffset;
+	__u32 status, pad1;
+};
+struct nvos46_580 {			/* from 580 on */
+	__u32 hClient, hDevice, hDma, hMemory;
+	__u64 offset, length;
+	__u32 flags, flags2, kindOverride, pad0;
+	__u64 dmaOffset;
+	__u32 status, pad1;
+};
+struct nvos47_535 { __u32 hClient, hDevice, hDma, hMemory, flags, pad0; __u64 dmaOffset; __u32 status, pad1; };	/* NV_ESC_RM_UNMAP_MEMORY_DMA */
+struct nvos47 { __u32 hClient, hDevice, hDma, hMemory, flags, pad0; __u64 dmaOffset, size; __u32 status, pad1; };	/* from 550 on */
+
+#define NVOS46_FLAGS_DMA_OFFSET_FIXED 0x8000u
 #define NVOS54_FLAGS_FINN_SERIALIZED 4u
 #define NVOS64_FLAGS_FINN_SERIALIZED 1u
 
 #define NVOS32_FUNCTION_ALLOC_SIZE 2
 #define NVOS32_FUNCTION_FREE 3
+#define NVOS32_FREE_FLAGS_MEMORY_HANDLE_PROVIDED 1u
 #define NVOS32_FUNCTION_ALLOC_TILED_PITCH_HEIGHT 6
 #define NVOS32_FUNCTION_ALLOC_SIZE_RANGE 14
 #define NVOS32_FUNCTION_ALLOC_OS_DESCRIPTOR 27
@@ -90,6 +117,10 @@ struct nv_memory_allocation {		/* NV_MEMORY_ALLOCATION_PARAMS */
 	__s32 numaNode; __u32 pad1;
 };
 
+struct nv_memory_virtual { __u64 offset, limit; __u32 hVASpace, pad0; };	/* NV01_MEMORY_VIRTUAL */
+/* FERMI_VASPACE_A; from 580 on there are 8 bytes more, a pasid. */
+struct nv_vaspace { __u32 index, flags; __u64 vaSize, vaStartInternal, vaLimitInternal; __u32 bigPageSize, pad0; __u64 vaBase; };
+struct nv_channel_group { __u32 hObjectError, hObjectEccError, hVASpace, engineType; __u8 bIsCallingContextVgpuPlugin, pad0[3]; };
 struct nv0080_alloc { __u32 deviceId, hClientShare, hTargetClient, hTargetDevice, flags, pad0; __u64 vaSpaceSize, vaStart, vaLimit; __u32 vaMode, pad1; };
 struct nv2080_alloc { __u32 subDeviceId; };
 
@@ -101,6 +132,9 @@ struct nv_card_info {
 	__u32 minor_number; __u8 dev_name[10]; __u8 pad3[2];
 };
 struct nv_register_fd { __s32 ctl_fd; };
+struct nv_os_event { __u32 hClient, hDevice, fd, Status; };
+struct nv_status_code { __u32 domain; __u8 bus, slot; __u8 pad0[2]; __u32 status; };
+struct nv_open_complete { __s32 rc; __u32 adapterStatus; };
 struct nv_version { __u32 cmd, reply; char versionString[64]; };
 #define NV_RM_API_VERSION_CMD_STRICT 0
 #define NV_RM_API_VERSION_CMD_RELAXED '1'
@@ -126,7 +160,10 @@ struct nv_version { __u32 cmd, reply; char versionString[64]; };
 #define NVOS32_ATTR_LOCATION_VIDMEM 0
 #define NVOS32_ATTR_LOCATION_PCI 1
 #define NVOS32_ATTR_LOCATION_ANY 3
+#define NVOS32_ALLOC_FLAGS_FIXED_ADDRESS_ALLOCATE 0x00000010u
+#define NVOS32_ALLOC_FLAGS_MEMORY_HANDLE_PROVIDED 0x00004000u
 #define NVOS32_ALLOC_FLAGS_VIRTUAL 0x00080000u
+#define NVOS32_ATTR_PAGE_SIZE(attr) (((attr) >> 23) & 3u)	/* 0 default, 1: 4 KiB, 2: 64 KiB, 3: 2 MiB */
 
 #define NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS 0x201	/* __u32[32] */
 #define NV0000_CTRL_CMD_GPU_GET_ID_INFO 0x202		/* nv_id_info with szName */
@@ -139,6 +176,13 @@ struct nv_version { __u32 cmd, reply; char versionString[64]; };
 #define NV_GPU_IDS 32
 #define NV_GPU_ID_INVALID 0xffffffffu
 
+#define NV0000_CTRL_GPU_ALL_IDS 0x0000ffffu	/* of ATTACH_IDS and DETACH_IDS, in place of the first id */
+
+struct nv_id_info {
+	__u32 gpuId, gpuFlags, deviceInstance, subDeviceInstance;
+	__u64 szName;
+	__u32 sliStatus, boardId, gpuInstance; __s32 numaId;
+};
 struct nv_id_info_v2 { __u32 gpuId, gpuFlags, deviceInstance, subDeviceInstance, sliStatus, boardId, gpuInstance; __s32 numaId; };
 
 #define NV_OK 0x0
@@ -153,6 +197,7 @@ struct nv_id_info_v2 { __u32 gpuId, gpuFlags, deviceInstance, subDeviceInstance,
 #define NV_ERR_INVALID_OBJECT_PARENT 0x36
 #define NV_ERR_INVALID_PARAM_STRUCT 0x3a
 #define NV_ERR_INVALID_POINTER 0x3d
+#define NV_ERR_INVALID_STATE 0x40
 #define NV_ERR_NO_MEMORY 0x51
 #define NV_ERR_NOT_SUPPORTED 0x56
 #define NV_ERR_OBJECT_NOT_FOUND 0x57

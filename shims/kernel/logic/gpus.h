@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A GPU of the NVIDIA personality as a text, which "nvmlfab fakegpu" writes and the module parameter gpus takes:
+ *
+ *   BUS/MINOR/VENDOR:DEVICE/MEMORY/UUID/NAME/VBIOS/DMABITS/FIRMWARE
+ *
+ * such as
+ *
+ *   0000:1a:00.0/0/10de:2330/85520809984/GPU-4a4b…/NVIDIA_H100_80GB_HBM3/96.00.89.00.01/52/580.105.08
+ *
+ * BUS is DOMAIN:BUS:SLOT.FUNCTION in hexadecimal digits, MEMORY is in bytes, decimal like MINOR and DMABITS. In NAME, VBIOS and FIRMWARE
+ * "_" stands for a blank and %XX for the byte of that number, as a module parameter cannot hold everything. Nothing may be left out.
+ */
+#ifndef LOGIC_GPUS_H
+#define LOGIC_GPUS_H
+
+#include "portable.h"
+
+#define GPUS_MAX 32		/* as many as the arrays of ids in the answers of the resource manager hold */
+#define GPU_MINOR_MAX 247
+
+struct gpu {
+	u32 domain;
+	u8 bus, slot, function;
+	u8 minor;		/* N of /dev/nvidiaN */
+	u16 vendor, device;
+	u8 dma_bits;
+	u64 memory;		/* bytes; 0: it has none of its own */
+	u8 uuid[16];
+	char uuid_text[41];	/* GPU- and the UUID */
+	char name[96];
+	char vbios[32], firmware[32];
+};
+
+/* The number by which the resource manager knows the GPU: the driver makes it of the address. */
+static inline u32 gpu_id(const struct gpu *gpu)
+{
+	return (gpu->domain & 0xffff) << 16 | gpu->bus << 8 | gpu->slot;
+}
+
+/* NULL, or what is wrong with the text. */
+const char *gpu_parse(const char *text, struct gpu *gpu);
+/* NULL, or what the last of count GPUs has that one before it has already and must not: id, minor, UUID. */
+const char *gpu_clash(const struct gpu *gpus, u32 count);
+/* Whether text is a version of the driver: 2 to 4 decimal numbers with dots between. */
+bool driver_version_valid(const char *text);
+
+#endif
