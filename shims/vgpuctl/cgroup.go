@@ -1,0 +1,109 @@
+package vgpuctl
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNotCgroup2 is in the error of a folder or process that is in no cgroup2, as on a host with cgroup v1.
+var ErrNotCgroup2 = errors.New("it is no cgroup of version 2")
+
+const wantCgroup2 = "the module knows cgroup2 alone: name a folder below a mount of it, or boot the host with systemd.unified_cgroup_hierarchy=1"
+
+// CgroupID is the id of the cgroup whose folder path is: the number of its inode, which no other cgroup has until the
+// next boot.
+func CgroupID(path string) (uint64, error) {
+	op := "find cgroup " + strconv.Quote(path)
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		advice := "name a folder of a mount of cgroup2, such as /sys/fs/cgroup/system.slice"
+		return 0, &Error{op, err, advice}
+	}
+	defer unix.Close(fd)
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return 0, &Error{op, err, ""}
+	}
+	if fs.Type != unix.CGROUP2_SUPER_MAGIC {
+		return 0, &Error{op, ErrNotCgroup2, wantCgroup2}
+	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return 0, &Error{op, err, ""}
+	}
+	return stat.Ino, nil
+}
+
+// CgroupOfPID is the folder of the cgroup that a process is in, as this process sees it: in its cgroup namespace, below its
+// mounts. The process may have left it when the function returns.
+func CgroupOfPID(pid int) (path string, err error) {
+	op := fmt.Sprintf("find the cgroup of process %d", pid)
+	cgroup, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return "", &Error{op, unix.ESRCH, noProcess}
+	}
+	if err != nil {
+		return "", &Error{op, err, ""}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", &Error{op, err, "mount /proc"}
+	}
+	if path, err = cgroupFolder(string(cgroup), string(mounts)); err != nil {
+		return "", &Error{op, err, wantCgroup2}
+	}
+	return path, nil
+}
+
+// cgroupFolder finds the folder from what /proc has in a process's cgroup, and in mountinfo.
+func cgroupFolder(cgroup, mounts string) (string, error) {
+	path := ""
+	for line := range strings.Lines(cgroup) {
+		if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+			path = rest
+		}
+	}
+	if path == "" {
+		return "", ErrNotCgroup2
+	}
+	if strings.HasSuffix(path, " (deleted)") {
+		return "", fmt.Errorf("%q is no longer there", path)
+	}
+	mounted := false
+	for line := range strings.Lines(mounts) {
+		// 36 35 0:31 ROOT MOUNTPOINT OPTIONS [OPTIONAL…] - TYPE SOURCE OPTIONS
+		before, after, _ := strings.Cut(line, " - ")
+		fields := strings.Fields(before)
+		if !strings.HasPrefix(after, "cgroup2 ") || len(fields) < 5 {
+			continue
+		}
+		mounted = true
+		root := strings.TrimSuffix(unescape(fields[3]), "/")
+		rest, ok := strings.CutPrefix(path, root)
+		if ok && (rest == "" || rest[0] == '/') && rest != "/.." && !strings.HasPrefix(rest, "/../") {
+			return filepath.Join(unescape(fields[4]), rest), nil
+		}
+	}
+	if !mounted {
+		return "", fmt.Errorf("%w: none is mounted", ErrNotCgroup2)
+	}
+	return "", fmt.Errorf("%q is outside of what this process has mounted of cgroup2", path)
+}
+
+var octal = regexp.MustCompile(`\\[0-7]{3}`)
+
+// unescape gives a path of mountinfo its blanks back.
+func unescape(path string) string {
+	return octal.ReplaceAllStringFunc(path, func(s string) string {
+		n, _ := strconv.ParseUint(s[1:], 8, 8)
+		return string([]byte{byte(n)})
+	})
+}
