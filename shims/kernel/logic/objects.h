@@ -22,9 +22,11 @@ static inline u32 rm_handle(const struct rm_object *o) { return o->node.b; }
 struct rm_object *rm_find(const struct rm_objects *t, u32 client, u32 handle);
 /* parent NULL: a root. -EEXIST, -ENOMEM. */
 int rm_add(struct rm_objects *t, struct rm_object *o, struct rm_object *parent, u32 client, u32 handle, u32 class);
+/* Puts o, with what is below it, below another parent of the same client. -EINVAL, and nothing is done: that one is o or lies below it, or o is a root. */
+int rm_move(struct rm_object *o, struct rm_object *parent);
 /* Takes o and what is below it out, children first, and gives each to release. Does not recurse: chains may be as long as memory allows. */
 void rm_remove(struct rm_objects *t, struct rm_object *o, void (*release)(struct rm_object *o, void *context), void *context);
-/* A client or handle number that is free, counting up from *next, which moves on; 0 if there is none. */
+/* A handle that is free in that client, or a client number if client is 0, counting up from *next, which moves on; 0 if there is none. */
 u32 rm_unused(const struct rm_objects *t, u32 client, u32 *next);
 void rm_clear(struct rm_objects *t, void (*release)(struct rm_object *o, void *context), void *context);
 

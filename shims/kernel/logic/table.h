@@ -13,11 +13,14 @@ struct table_node {
 struct table {
 	struct table_node **buckets;
 	u32 bits;		/* 2^bits buckets, none while buckets is NULL */
+	bool grouped;		/* set before the first insertion: table_group may be used; for keys of which few share one a */
 	u64 count;
 };
 
 int table_insert(struct table *t, struct table_node *n, u64 a, u64 b);	/* -EEXIST, -ENOMEM */
 struct table_node *table_find(const struct table *t, u64 a, u64 b);
+/* The nodes of one a in a grouped table: the one after that node, NULL: the first. In no order. */
+struct table_node *table_group(const struct table *t, u64 a, const struct table_node *after);
 void table_remove(struct table *t, struct table_node *n);		/* n is in it */
 /* Calls visit for each node, which it may remove and free (no other). Stops at the first result that is not 0, and returns it. */
 int table_each(struct table *t, int (*visit)(struct table_node *n, void *context), void *context);
