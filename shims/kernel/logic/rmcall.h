@@ -23,7 +23,11 @@ enum rm_memory {
 	RM_MEMORY_KINDS,
 };
 
-/* Where the parameters of a call lie in user space and how large they are, so that the caller can fetch them: bytes 0 if there are none to fetch. */
+/*
+ * Where the parameters of a call lie in user space and how many bytes of them are wanted, so that the caller can fetch them; 0 if there are
+ * none to fetch. Of an allocation that depends on the class alone: the driver does not look at the size that the call gives. Of a control it is
+ * that size, which the driver checks against the command's.
+ */
 struct rm_params { u64 address; u32 bytes; };
 
 struct rm_call {
@@ -36,7 +40,7 @@ struct rm_call {
 	struct rm_params params;
 	enum rm_memory memory;	/* RM_ALLOC */
 	u64 bytes;		/* RM_ALLOC of memory: as asked for; U64_MAX if it cannot be told */
-	u32 device;		/* RM_ALLOC of NV01_DEVICE_0: the device instance */
+	u32 device;		/* RM_ALLOC of NV01_DEVICE_0: the device instance; U32_MAX if it cannot be told */
 	u32 status_offset;	/* of the status in the structure; 0 if it has none */
 };
 

@@ -16,7 +16,8 @@
 /* The driver looks at the number and the size of a command alone, and at neither the letter nor the direction. */
 #define NV_IOCTL_MAGIC 'F'
 
-#define NV_ESC_RM_ALLOC_MEMORY 0x27	/* nvos02 */
+#define NV_ESC_RM_ALLOC_MEMORY 0x27	/* nvos02_fd */
+#define NV_ESC_RM_ALLOC_OBJECT 0x28	/* nvos05 */
 #define NV_ESC_RM_FREE 0x29		/* nvos00 */
 #define NV_ESC_RM_CONTROL 0x2a		/* nvos54 */
 #define NV_ESC_RM_ALLOC 0x2b		/* nvos21 or nvos64, told apart by size */
@@ -50,6 +51,7 @@ struct nvos02 {
 	__u32 status, pad1;
 };
 struct nvos02_fd { struct nvos02 params; __s32 fd; __u32 pad; };	/* what NV_ESC_RM_ALLOC_MEMORY takes */
+struct nvos05 { __u32 hRoot, hObjectParent, hObjectNew, hClass, status; };
 struct nvos21 { __u32 hRoot, hObjectParent, hObjectNew, hClass; __u64 pAllocParms; __u32 paramsSize, status; };
 struct nvos64 {
 	__u32 hRoot, hObjectParent, hObjectNew, hClass;
@@ -92,6 +94,8 @@ struct nvos47 { __u32 hClient, hDevice, hDma, hMemory, flags, pad0; __u64 dmaOff
 #define NVOS32_FREE_FLAGS_MEMORY_HANDLE_PROVIDED 1u
 #define NVOS32_FUNCTION_ALLOC_TILED_PITCH_HEIGHT 6
 #define NVOS32_FUNCTION_ALLOC_SIZE_RANGE 14
+#define NVOS32_FUNCTION_HW_ALLOC 19
+#define NVOS32_FUNCTION_HW_FREE 20
 #define NVOS32_FUNCTION_ALLOC_OS_DESCRIPTOR 27
 
 /* The head of the structure; each function has members of its own from data on. Whole: 0xb8 bytes. */
@@ -104,7 +108,11 @@ struct nvos32 {
 		struct { __u32 owner, hMemory, type, flags, attr, format, comprCovg, zcullCovg, partitionStride, width, height, pad;
 			 __u64 size, alignment, offset, limit, address, rangeBegin, rangeEnd;
 			 __u32 attr2, ctagOffset; __s32 numaNode; __u32 pad1; } AllocSize;
-		struct { __u32 owner, hMemory, flags; } Free;
+		struct { __u32 owner, hMemory, type, flags, height; __s32 pitch; __u32 attr; } AllocTiledPitchHeight;	/* size: height * pitch */
+		struct { __u32 owner, hMemory, type, flags, attr, format, comprCovg, zcullCovg, partitionStride, pad; __u64 size; } AllocSizeRange;
+		struct { __u32 hMemory, type, flags, attr, attr2, pad; __u64 descriptor, limit; } AllocOsDesc;	/* limit: size - 1 */
+		struct { __u32 owner, hMemory, flags; } Free, HwAlloc;
+		struct { __u32 hResourceHandle, flags; } HwFree;
 		__u8 raw[144];
 	} data;
 };
@@ -121,6 +129,9 @@ struct nv_memory_virtual { __u64 offset, limit; __u32 hVASpace, pad0; };	/* NV01
 /* FERMI_VASPACE_A; from 580 on there are 8 bytes more, a pasid. */
 struct nv_vaspace { __u32 index, flags; __u64 vaSize, vaStartInternal, vaLimitInternal; __u32 bigPageSize, pad0; __u64 vaBase; };
 struct nv_channel_group { __u32 hObjectError, hObjectEccError, hVASpace, engineType; __u8 bIsCallingContextVgpuPlugin, pad0[3]; };
+struct nv_os_desc_memory_allocation { __u32 type, flags, attr, attr2; __u64 descriptor, limit; __u32 descriptorType, tag; };
+struct nv_memory_virtual_allocation { __u64 offset, limit; __u32 hVASpace, pad0; };	/* limit 0: to the end of the address space */
+
 struct nv0080_alloc { __u32 deviceId, hClientShare, hTargetClient, hTargetDevice, flags, pad0; __u64 vaSpaceSize, vaStart, vaLimit; __u32 vaMode, pad1; };
 struct nv2080_alloc { __u32 subDeviceId; };
 
@@ -150,8 +161,10 @@ struct nv_version { __u32 cmd, reply; char versionString[64]; };
 #define NV01_MEMORY_VIRTUAL 0x70
 #define NV01_MEMORY_SYSTEM_OS_DESCRIPTOR 0x71
 #define NV01_DEVICE_0 0x80
+#define NV01_MEMORY_HW_RESOURCES 0xb1
 #define NV20_SUBDEVICE_0 0x2080
 #define NV50_MEMORY_VIRTUAL 0x50a0
+#define NV01_MEMORY_DEVICELESS 0x90ce
 #define FERMI_VASPACE_A 0x90f1
 #define KEPLER_CHANNEL_GROUP_A 0xa06c
 
@@ -161,6 +174,7 @@ struct nv_version { __u32 cmd, reply; char versionString[64]; };
 #define NVOS32_ATTR_LOCATION_PCI 1
 #define NVOS32_ATTR_LOCATION_ANY 3
 #define NVOS32_ALLOC_FLAGS_FIXED_ADDRESS_ALLOCATE 0x00000010u
+#define NVOS32_ALLOC_FLAGS_MEMORY_HANDLE_PROVIDED 0x00004000u
 #define NVOS32_ALLOC_FLAGS_MEMORY_HANDLE_PROVIDED 0x00004000u
 #define NVOS32_ALLOC_FLAGS_VIRTUAL 0x00080000u
 #define NVOS32_ATTR_PAGE_SIZE(attr) (((attr) >> 23) & 3u)	/* 0 default, 1: 4 KiB, 2: 64 KiB, 3: 2 MiB */
