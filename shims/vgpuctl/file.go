@@ -33,7 +33,7 @@ func (f file) Ioctl(request uint32, argument []byte) error {
 	}
 	var failed error
 	if err := raw.Control(func(fd uintptr) { failed = ioctl(fd, request, argument) }); err != nil {
-		return err
+		return os.ErrClosed // the only thing that Control itself can have to say
 	}
 	return failed
 }
