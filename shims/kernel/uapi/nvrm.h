@@ -125,6 +125,7 @@ struct nv_memory_allocation {		/* NV_MEMORY_ALLOCATION_PARAMS */
 	__s32 numaNode; __u32 pad1;
 };
 
+struct nv_event { __u32 hParentClient, hSrcResource, hClass, notifyIndex; __u64 data; };	/* NV01_EVENT, NV01_EVENT_OS_EVENT */
 struct nv_memory_virtual { __u64 offset, limit; __u32 hVASpace, pad0; };	/* NV01_MEMORY_VIRTUAL */
 /* FERMI_VASPACE_A; from 580 on there are 8 bytes more, a pasid. */
 struct nv_vaspace { __u32 index, flags; __u64 vaSize, vaStartInternal, vaLimitInternal; __u32 bigPageSize, pad0; __u64 vaBase; };
@@ -154,12 +155,14 @@ struct nv_version { __u32 cmd, reply; char versionString[64]; };
 
 #define NV01_ROOT 0x0
 #define NV01_ROOT_NON_PRIV 0x1
+#define NV01_EVENT 0x5
 #define NV01_MEMORY_SYSTEM 0x3e
 #define NV01_MEMORY_LOCAL_PRIVILEGED 0x3f
 #define NV01_MEMORY_LOCAL_USER 0x40
 #define NV01_ROOT_CLIENT 0x41
 #define NV01_MEMORY_VIRTUAL 0x70
 #define NV01_MEMORY_SYSTEM_OS_DESCRIPTOR 0x71
+#define NV01_EVENT_OS_EVENT 0x79
 #define NV01_DEVICE_0 0x80
 #define NV01_MEMORY_HW_RESOURCES 0xb1
 #define NV20_SUBDEVICE_0 0x2080
@@ -207,8 +210,11 @@ struct nv_id_info_v2 { __u32 gpuId, gpuFlags, deviceInstance, subDeviceInstance,
 #define NV_ERR_INVALID_ARGUMENT 0x1f
 #define NV_ERR_INVALID_CLASS 0x22
 #define NV_ERR_INVALID_CLIENT 0x23
+#define NV_ERR_INVALID_EVENT 0x28
+#define NV_ERR_INVALID_LIMIT 0x2e
 #define NV_ERR_INVALID_OBJECT_HANDLE 0x33
 #define NV_ERR_INVALID_OBJECT_PARENT 0x36
+#define NV_ERR_INVALID_OFFSET 0x37
 #define NV_ERR_INVALID_PARAM_STRUCT 0x3a
 #define NV_ERR_INVALID_POINTER 0x3d
 #define NV_ERR_INVALID_STATE 0x40

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The NVIDIA personality: what its files share. nvidia.c has the devices, nvproc.c the texts in /proc, rm*.c the resource manager. */
+#ifndef FAKEGPU_NVIDIA_H
+#define FAKEGPU_NVIDIA_H
+
+#include <linux/fs.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/proc_fs.h>
+
+#include "../logic/gpus.h"
+#include "../logic/objects.h"
+#include "../uapi/nvrm.h"
+
+struct nv_gpu {
+	struct gpu is;
+	u32 instance;		/* its place among the GPUs: the device instance of NV01_DEVICE_0 */
+	u64 used;		/* bytes of its memory; nv_rm_lock */
+	u32 devices;		/* objects of class NV01_DEVICE_0; nv_rm_lock */
+};
+
+/* What the machine has; does not change while the module is loaded. */
+extern struct nv_gpu *nv_gpus;
+extern u32 nv_gpu_count;
+extern char *nv_driver_version;
+
+struct nv_gpu *nv_gpu_by_id(u32 id);
+
+/* An open descriptor of a device. */
+struct nv_file {
+	struct nv_gpu *gpu;		/* NULL: nvidiactl */
+	struct file *ctl;		/* the nvidiactl that REGISTER_FD named; nv_rm_lock, and does not change again */
+	bool attached;			/* ATTACH_GPUS_TO_FD has been called; nv_rm_lock */
+	struct list_head clients;	/* nv_rm_lock */
+	struct list_head events;	/* nv_rm_lock */
+};
+
+/* An object of the resource manager. All that follows belongs to nv_rm_lock. */
+struct nv_object {
+	struct rm_object rm;
+	struct nv_gpu *gpu;		/* of a device, and of what is below it */
+	struct nv_file *file;		/* of a client: whose it is, and that file's list */
+	struct list_head in_file;
+	pid_t tgid;			/* of a client: who made it */
+	struct nv_memory *memory;	/* of physical memory */
+	u64 start, bytes;		/* of a range of addresses; start, of a device: where the next range may be */
+	struct list_head ranges;	/* nv_mapping: of memory, where it is mapped */
+	struct list_head mapped;	/* nv_mapping: of a range, what is mapped there */
+	u64 timeslice_us;		/* of a channel group */
+};
+
+extern struct mutex nv_rm_lock;
+
+/* An object of a client that is the file's own; error is the status for a client that is not known. Both need nv_rm_lock. */
+u32 nv_client(struct nv_file *f, u32 client, u32 error);
+struct nv_object *nv_object(u32 client, u32 handle);
+
+/* Takes a call of the resource manager, whose structure has been copied to arg. -EINVAL where the driver has no status for what is wrong. */
+int nv_rm_call(struct nv_file *f, u32 escape, void *arg, u32 size);
+void nv_rm_close(struct nv_file *f);
+void nv_rm_exit(void);	/* when no file is open any more */
+/* RM_CONTROL; returns the status. */
+u32 nv_rm_control(struct nv_file *f, const struct nvos54 *call);
+/* MAP_MEMORY_DMA and UNMAP_MEMORY_DMA in all their lengths. */
+int nv_rm_map_dma(struct nv_file *f, void *arg, u32 size);
+int nv_rm_unmap_dma(struct nv_file *f, void *arg, u32 size);
+/* The bytes of an object's memory, 0 if it has none; nv_rm_lock. */
+u64 nv_rm_memory_bytes(const struct nv_object *o);
+/* Forgets every mapping of the object; nv_rm_lock. */
+void nv_rm_unmap_all(struct nv_object *o);
+
+int nv_proc_init(void);
+void nv_proc_exit(void);
+
+#endif

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* RM_CONTROL: what the objects of the personality can be asked, and told. */
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "nvidia.h"
+
+/* What a control sees: its parameters, which have been copied and are as long as it wants, and the object. nv_rm_lock is held. */
+struct control {
+	struct nv_file *file;
+	struct nv_object *object;
+	union {
+		u32 ids[3 * NV_GPU_IDS];
+		struct { u32 ids[NV_GPU_IDS], failed; } attach;
+		struct nv_id_info info;
+		struct nv_id_info_v2 info2;
+		u64 timeslice_us;
+	} p;
+	u32 bytes;
+};
+
+static void fill_ids(u32 *ids, bool with_gpus)
+{
+	u32 i;
+
+	for (i = 0; i < NV_GPU_IDS; i++)
+		ids[i] = with_gpus && i < nv_gpu_count ? gpu_id(&nv_gpus[i].is) : NV_GPU_ID_INVALID;
+}
+
+/* Every GPU counts as attached: the personality has none that must be woken first. */
+static u32 get_attached_ids(struct control *c)
+{
+	fill_ids(c->p.ids, true);
+	return NV_OK;
+}
+
+/* Ids, ids of those that are excluded, and from release 580 on flags. */
+static u32 get_probed_ids(struct control *c)
+{
+	fill_ids(c->p.ids, true);
+	fill_ids(c->p.ids + NV_GPU_IDS, false);
+	memset(c->p.ids + 2 * NV_GPU_IDS, 0, sizeof(u32[NV_GPU_IDS]));
+	return NV_OK;
+}
+
+static u32 check_ids(const u32 *ids, u32 *failed)
+{
+	u32 i;
+
+	if (ids[0] == NV0000_CTRL_GPU_ALL_IDS)
+		return NV_OK;
+	for (i = 0; i < NV_GPU_IDS && ids[i] != NV_GPU_ID_INVALID; i++) {
+		if (!nv_gpu_by_id(ids[i])) {
+			*failed = ids[i];
+			return NV_ERR_INVALID_ARGUMENT;
+		}
+	}
+	return NV_OK;
+}
+
+static u32 attach_ids(struct control *c)
+{
+	return check_ids(c->p.attach.ids, &c->p.attach.failed);
+}
+
+static u32 detach_ids(struct control *c)
+{
+	u32 failed;
+
+	return check_ids(c->p.ids, &failed);
+}
+
+static u32 get_id_info_v2(struct control *c)
+{
+	struct nv_id_info_v2 *i = &c->p.info2;
+	const struct nv_gpu *gpu = nv_gpu_by_id(i->gpuId);
+
+	if (!gpu)
+		return NV_ERR_INVALID_ARGUMENT;
+	*i = (struct nv_id_info_v2){
+		.gpuId = i->gpuId, .gpuFlags = gpu->devices ? 1 : 0, .deviceInstance = gpu->instance,
+		.boardId = gpu_id(&gpu->is), .gpuInstance = gpu->instance, .numaId = -1,
+	};
+	return NV_OK;
+}
+
+/* szName is not written any more by releases of today. */
+static u32 get_id_info(struct control *c)
+{
+	struct nv_id_info *i = &c->p.info;
+	const struct nv_gpu *gpu = nv_gpu_by_id(i->gpuId);
+
+	if (!gpu)
+		return NV_ERR_INVALID_ARGUMENT;
+	*i = (struct nv_id_info){
+		.gpuId = i->gpuId, .gpuFlags = gpu->devices ? 1 : 0, .deviceInstance = gpu->instance, .szName = i->szName,
+		.boardId = gpu_id(&gpu->is), .gpuInstance = gpu->instance, .numaId = -1,
+	};
+	return NV_OK;
+}
+
+/* Microseconds, and no schedule is to be empty. */
+static u32 set_timeslice(struct control *c)
+{
+	if (!c->p.timeslice_us)
+		return NV_ERR_INVALID_ARGUMENT;
+	c->object->timeslice_us = c->p.timeslice_us;
+	return NV_OK;
+}
+
+static u32 get_timeslice(struct control *c)
+{
+	c->p.timeslice_us = c->object->timeslice_us;
+	return NV_OK;
+}
+
+static const struct {
+	u32 class, cmd, bytes;
+	u32 (*run)(struct control *c);
+} controls[] = {
+	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, sizeof(u32[NV_GPU_IDS]), get_attached_ids },
+	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_GPU_GET_PROBED_IDS, sizeof(u32[2 * NV_GPU_IDS]), get_probed_ids },
+	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_GPU_GET_PROBED_IDS, sizeof(u32[3 * NV_GPU_IDS]), get_probed_ids },
+	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_GPU_ATTACH_IDS, sizeof(u32[NV_GPU_IDS + 1]), attach_ids },
+	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_GPU_DETACH_IDS, sizeof(u32[NV_GPU_IDS]), detach_ids },
+	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_GPU_GET_ID_INFO, sizeof(struct nv_id_info), get_id_info },
+	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, sizeof(struct nv_id_info_v2), get_id_info_v2 },
+	{ KEPLER_CHANNEL_GROUP_A, NVA06C_CTRL_CMD_SET_TIMESLICE, sizeof(u64), set_timeslice },
+	{ KEPLER_CHANNEL_GROUP_A, NVA06C_CTRL_CMD_GET_TIMESLICE, sizeof(u64), get_timeslice },
+};
+
+/* What is to be run for a command of a class with so many bytes, or why there is nothing. */
+static u32 find(u32 class, const struct nvos54 *call, u32 (**run)(struct control *c))
+{
+	u32 i, status = NV_ERR_NOT_SUPPORTED;
+
+	for (i = 0; i < ARRAY_SIZE(controls); i++) {
+		if (controls[i].cmd != call->cmd || controls[i].class != class)
+			continue;
+		if (controls[i].bytes == call->paramsSize) {
+			*run = controls[i].run;
+			return NV_OK;
+		}
+		status = NV_ERR_INVALID_PARAM_STRUCT;
+	}
+	return status;
+}
+
+static u32 control(struct nv_file *f, const struct nvos54 *call, struct control *c)
+{
+	void __user *params = u64_to_user_ptr(call->params);
+	u32 (*run)(struct control *c) = NULL;
+	u32 status = nv_client(f, call->hClient, NV_ERR_INVALID_CLIENT);
+
+	if (status != NV_OK)
+		return status;
+	if (!call->params != !call->paramsSize)
+		return NV_ERR_INVALID_ARGUMENT;
+	c->object = nv_object(call->hClient, call->hObject);
+	if (!c->object)
+		return NV_ERR_OBJECT_NOT_FOUND;
+	status = find(c->object->rm.class, call, &run);
+	if (status != NV_OK)
+		return status;
+	if (copy_from_user(&c->p, params, call->paramsSize))
+		return NV_ERR_INVALID_ADDRESS;
+	status = run(c);
+	/* The driver gives back what a failed call has written, too. */
+	if (copy_to_user(params, &c->p, call->paramsSize))
+		return status == NV_OK ? NV_ERR_INVALID_ADDRESS : status;
+	return status;
+}
+
+u32 nv_rm_control(struct nv_file *f, const struct nvos54 *call)
+{
+	struct control *c;
+	u32 status;
+
+	/* Command 0, and number 0 of category 0 of every class, are there to be called by anybody. */
+	if (!(call->cmd & 0xffff))
+		return NV_OK;
+	if (call->flags & NVOS54_FLAGS_FINN_SERIALIZED)
+		return NV_ERR_NOT_SUPPORTED;
+	c = kzalloc(sizeof(*c), GFP_KERNEL);
+	if (!c)
+		return NV_ERR_NO_MEMORY;
+	c->file = f;
+	mutex_lock(&nv_rm_lock);
+	status = control(f, call, c);
+	mutex_unlock(&nv_rm_lock);
+	kfree(c);
+	return status;
+}

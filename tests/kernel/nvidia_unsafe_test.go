@@ -1,0 +1,60 @@
+//go:build guest
+
+package kernel
+
+import (
+	"reflect"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// escape is a command of NVIDIA's driver, of which number and size count.
+func escape(nr, size uintptr) uintptr { return 3<<30 | size<<16 | 'F'<<8 | nr }
+
+// rmIoctl calls the driver with a structure.
+func rmIoctl[T any](fd int, nr uintptr, arg *T) error {
+	return rawIoctl(fd, escape(nr, unsafe.Sizeof(*arg)), unsafe.Pointer(arg))
+}
+
+// rmIoctlBytes calls the driver with so many bytes, whatever they are.
+func rmIoctlBytes(fd int, nr uintptr, arg []byte) error {
+	return rawIoctl(fd, escape(nr, uintptr(len(arg))), unsafe.Pointer(unsafe.SliceData(arg)))
+}
+
+// rmIoctlAt calls the driver with a structure at any address.
+func rmIoctlAt(fd int, cmd, address uintptr) error {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), cmd, address)
+	return result(errno)
+}
+
+func rawIoctl(fd int, cmd uintptr, arg unsafe.Pointer) error {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), cmd, uintptr(arg))
+	runtime.KeepAlive(arg)
+	return result(errno)
+}
+
+func result(errno unix.Errno) error {
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// at is the address of what p points to, for a structure that the driver reads; p must be kept alive until it has.
+func at[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
+
+func sizeOf[T any](T) uint32 { var v T; return uint32(unsafe.Sizeof(v)) }
+
+// place returns address and size of what a pointer or slice refers to.
+func place(params any) (address uint64, size uint32) {
+	v := reflect.ValueOf(params)
+	if !v.IsValid() || v.IsNil() {
+		return 0, 0
+	}
+	if v.Kind() == reflect.Slice {
+		return uint64(v.Pointer()), uint32(v.Len()) * uint32(v.Type().Elem().Size())
+	}
+	return uint64(v.Pointer()), uint32(v.Type().Elem().Size())
+}
