@@ -8,50 +8,50 @@
 #ifndef LOGIC_LEDGER_H
 #define LOGIC_LEDGER_H
 
+#include "account.h"
 #include "objects.h"
 #include "policy.h"
-#include "rmcall.h"
 
-/* Use by a process or a cgroup of one GPU; minor VGPU_MINOR_ANY: of a GPU that could not be told. */
-struct ledger_account {
-	struct table_node node;		/* a: tgid or cgroup id, b: minor */
-	u64 bytes[RM_MEMORY_KINDS];
-	u64 peak_device_bytes;
-	u64 allocations;		/* of memory, now */
-	u64 denied;
-	u64 timeslices, timeslice_us;
-};
-
+struct ledger_client;
 struct ledger {
 	struct rm_objects objects;
 	struct table tasks;		/* of ledger_account, by tgid */
 	struct table cgroups;		/* of ledger_account, by cgroup id */
+	struct ledger_client *clients;
+	u64 timeslices;			/* set so far, of all */
 };
 
 struct ledger_charge;			/* an allocation of memory; opaque */
 
-/* Charges bytes of that kind to the subject. DEVICE: -EDQUOT if that lifts use above one of the limits that is not dry_run, and nothing is charged; the account
- * counts it as denied. *over: the first limit that is exceeded, dry_run or not, NULL if none. -ENOMEM. Use against a limit for a task or cgroup with
- * minor known is that of the minor plus what could not be told (VGPU_MINOR_ANY); with subject->minor VGPU_MINOR_ANY it is that of all GPUs. */
+/*
+ * Charges bytes of that kind to the subject. DEVICE: -EDQUOT if that lifts use above one of the limits that is not dry_run, and nothing is
+ * charged. *over: the limit that denies, otherwise the first that is exceeded, otherwise NULL; if there is one, the accounts count a denial.
+ * -ENOMEM. Use against a limit for a task or cgroup with minor known is that of the minor plus what could not be told (VGPU_MINOR_ANY); with
+ * subject->minor VGPU_MINOR_ANY it is that of all GPUs. policy NULL: without limits. *charge is NULL if kind is NONE.
+ */
 int ledger_charge(struct ledger *l, const struct policy_subject *s, enum rm_memory kind, u64 bytes, const struct policy *policy,
 		  struct ledger_charge **charge, const struct policy_limit **over);
-void ledger_cancel(struct ledger *l, struct ledger_charge *charge);
-/* The driver has made the object; charge NULL: it is no memory, or too little to account. file: of whom, an id of the open file that its client came through, which is
- * used for a client alone (class NV01_ROOT*). An unknown parent or client is made up, since it may be older than this module; an object that is
- * there already is replaced. Takes the charge over, also when it fails: -ENOMEM, and the charge then stays with the client, or is given back if there is none. */
+void ledger_cancel(struct ledger *l, struct ledger_charge *charge);	/* NULL: nothing */
+/*
+ * The driver has made the object; charge NULL: it is no memory, or too little to account. file: an id, not 0, of the open file that the call
+ * came through, which is that of a client that comes into being here. An unknown parent or client is made up: it may be older than this
+ * module, or its own call may still be on its way, and then ledger_add makes it the one that it is. An object that is there already is replaced.
+ * Takes the charge over, also when it fails: -ENOMEM, and the charge is given back.
+ */
 int ledger_add(struct ledger *l, const struct policy_subject *s, u64 file, const struct rm_call *call, u32 object, struct ledger_charge *charge);
-/* A duplicate: shares the charge of its source. An unknown source makes an object without one. */
+/* A duplicate: shares the charge of its source. An unknown source makes an object without one. -ENOMEM. */
 int ledger_dup(struct ledger *l, const struct policy_subject *s, const struct rm_call *call, u32 object);
 /* All three return the bytes of device memory that were given back. */
 u64 ledger_free(struct ledger *l, u32 client, u32 object);	/* and what is below it; an unknown one: 0 */
 u64 ledger_close(struct ledger *l, u64 file);			/* the clients that came through the file */
-u64 ledger_exit(struct ledger *l, u32 tgid);			/* what the process made and nobody else holds, and its accounts */
+/* The clients that the process made, and its accounts. What is charged to it and somebody else's client holds is charged to that one from then on. */
+u64 ledger_exit(struct ledger *l, u32 tgid);
 void ledger_drop_cgroup(struct ledger *l, u64 id);		/* its accounts; what is charged stays charged above it */
 void ledger_timeslice(struct ledger *l, const struct policy_subject *s, u64 us);
-void ledger_denied(struct ledger *l, const struct policy_subject *s);
+void ledger_denied(struct ledger *l, const struct policy_subject *s);	/* one that ledger_charge knows nothing of */
 /* The minor of the device that the object is or lies below, by the instance it was made with; VGPU_MINOR_ANY if there is none. minors: of each instance. */
 u32 ledger_minor(const struct ledger *l, u32 client, u32 object, const u32 *minors, u32 count);
-/* Sums over minors where minor is VGPU_MINOR_ANY. -ENOENT: nothing is known of it. */
+/* What minor VGPU_MINOR_ANY asks for is the sum of all GPUs. -ENOENT: nothing is known of it. What is in of *out stays as it is. */
 int ledger_usage(const struct ledger *l, enum vgpu_scope scope, u64 id, u32 minor, struct vgpu_usage *out);
 void ledger_clear(struct ledger *l);
 

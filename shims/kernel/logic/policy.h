@@ -9,7 +9,10 @@
 
 #define POLICY_CGROUP_DEPTH 16
 
-/* A task as far as policies go. cgroups: its own first, then those above it; a deeper one is cut at the far end. */
+/*
+ * A task as far as policies go. cgroups: its own first, then those above it, without the root. Of more than fit those above stay: who may make
+ * cgroups within his own cannot leave a limit behind that way.
+ */
 struct policy_subject {
 	u32 tgid;		/* in the initial namespace */
 	u32 minor;		/* VGPU_MINOR_ANY: not known; then only policies for any GPU hold */

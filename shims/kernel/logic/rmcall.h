@@ -36,7 +36,7 @@ struct rm_call {
 	u32 client, parent, object;	/* object 0, of an allocation: the driver chooses; see rm_result */
 	u32 source_client, source_object;	/* RM_DUP */
 	u32 code;		/* class or control command */
-	bool serialized;	/* FINN: the parameters cannot be read */
+	bool serialized;	/* FINN: the parameters cannot be read; who enforces refuses what is to be accounted or changed */
 	struct rm_params params;
 	enum rm_memory memory;	/* RM_ALLOC */
 	u64 bytes;		/* RM_ALLOC of memory: as asked for; U64_MAX if it cannot be told */
