@@ -20,6 +20,7 @@ type commands struct {
 	Stage    stageCmd    `cmd:"" help:"Write what a machine with a profile's GPUs has in /sys, /proc, /dev and its driver's folders."`
 	Unstage  unstageCmd  `cmd:"" help:"Take away what stage wrote."`
 	CDI      cdiCmd      `cmd:"" name:"cdi" help:"Write a CDI specification that shows a staged machine to containers."`
+	Fakegpu  fakegpuCmd  `cmd:"" name:"fakegpu" help:"Print the parameters with which fakegpu.ko has a profile's GPUs."`
 	Hook     hookCmd     `cmd:"" hidden:""`
 	Reap     reapCmd     `cmd:"" hidden:""`
 }

@@ -82,12 +82,32 @@ func New(board *profiles.Board, options Options) *Tree {
 	t := &Tree{Node: b.tree, Added: b.added}
 	for i := range board.Devices {
 		d := &board.Devices[i]
-		t.GPUs = append(t.GPUs, GPU{d.UUID, address(d.PCI.BusID.Value), minor(d)})
+		t.GPUs = append(t.GPUs, GPU{d.UUID, address(d.PCI.BusID.Value), Minor(d)})
 	}
 	return t
 }
 
-func minor(d *profiles.Device) uint32 { return d.MinorNumber.Or(d.Index) }
+// Minor is the N of the GPU's /dev/nvidiaN.
+func Minor(d *profiles.Device) uint32 { return d.MinorNumber.Or(d.Index) }
+
+// DMABits is the width of the addresses that the GPU can reach, in bits.
+func DMABits(d *profiles.Device) int {
+	if since(d, "hopper") {
+		return 52
+	}
+	return 47
+}
+
+// VBIOS is the version of the GPU's VBIOS as the kernel driver writes it.
+func VBIOS(d *profiles.Device) string { return cmp.Or(d.VBIOSVersion.Value, "??.??.??.??.??") }
+
+// Firmware is the version of the GPU's firmware as the kernel driver of that version writes it.
+func Firmware(d *profiles.Device, driver string) string {
+	if d.GSPFirmware.Mode.Or(false) {
+		return d.GSPFirmware.Version.Or(driver)
+	}
+	return "N/A"
+}
 
 // Major numbers. Those of nvidia-uvm and nvidia-caps are whatever a kernel gives out.
 const (
@@ -102,7 +122,7 @@ func (b *builder) nodes() {
 		b.tree.put("dev/"+name, &Node{Mode: fs.ModeDevice | fs.ModeCharDevice | mode, Major: major, Minor: minor})
 	}
 	for i := range b.board.Devices {
-		n := minor(&b.board.Devices[i])
+		n := Minor(&b.board.Devices[i])
 		node(fmt.Sprintf("nvidia%d", n), majorNvidia, n, 0o666)
 	}
 	node("nvidiactl", majorNvidia, 255, 0o666)
@@ -249,14 +269,7 @@ func (b *builder) procDriver() {
 // information is a GPU's file of that name.
 func (b *builder) information(f *function) string {
 	d := f.gpu
-	bits := 47
-	if since(d, "hopper") {
-		bits = 52
-	}
-	firmware := "N/A"
-	if d.GSPFirmware.Mode.Or(false) {
-		firmware = d.GSPFirmware.Version.Or(b.driver)
-	}
+	bits := DMABits(d)
 	var text strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&text, "%-9s\t "+format+"\n", append([]any{name}, args...)...)
@@ -264,13 +277,13 @@ func (b *builder) information(f *function) string {
 	line("Model: ", "%s", d.Name.Or("Unknown"))
 	line("IRQ:   ", "%d", f.irq)
 	line("GPU UUID: ", "%s", d.UUID)
-	line("Video BIOS: ", "%s", cmp.Or(d.VBIOSVersion.Value, "??.??.??.??.??"))
+	line("Video BIOS: ", "%s", VBIOS(d))
 	line("Bus Type: ", "PCIe")
 	line("DMA Size: ", "%d bits", bits)
 	line("DMA Mask: ", "%#x", uint64(1)<<bits-1)
 	line("Bus Location: ", "%s", address(f.id))
-	line("Device Minor: ", "%d", minor(d))
-	line("GPU Firmware: ", "%s", firmware)
+	line("Device Minor: ", "%d", Minor(d))
+	line("GPU Firmware: ", "%s", Firmware(d, b.driver))
 	line("GPU Excluded:", "No")
 	return text.String()
 }

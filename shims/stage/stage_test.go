@@ -102,9 +102,9 @@ func checkGPU(t *testing.T, tree *Tree, d *profiles.Device) {
 	assert.Equal(t, "sys/bus/pci/drivers/nvidia", path.Join(dir, get("driver")))
 	information := tree.Find("proc/driver/nvidia/gpus/" + bdf + "/information")
 	require.NotNil(t, information)
-	assert.Contains(t, information.Data, fmt.Sprintf("\nDevice Minor: \t %d\n", minor(d)))
+	assert.Contains(t, information.Data, fmt.Sprintf("\nDevice Minor: \t %d\n", Minor(d)))
 	assert.Contains(t, information.Data, "\nGPU UUID: \t "+string(d.UUID)+"\n")
-	assert.NotNil(t, tree.Find(fmt.Sprintf("dev/nvidia%d", minor(d))))
+	assert.NotNil(t, tree.Find(fmt.Sprintf("dev/nvidia%d", Minor(d))))
 
 	// Every bridge above the GPU knows the GPU's bus.
 	for above := path.Dir(dir); path.Base(path.Dir(above)) != "devices"; above = path.Dir(above) {

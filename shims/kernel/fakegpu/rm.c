@@ -172,7 +172,7 @@ union params {
 	struct nv0080_alloc device;
 	struct nv2080_alloc subdevice;
 	struct nv_memory_allocation memory;
-	struct nv_memory_virtual range;
+	struct nv_memory_virtual_allocation range;
 	struct nv_vaspace vaspace;
 	struct nv_channel_group group;
 	struct nv_event event;
@@ -357,7 +357,7 @@ static const struct nv_class {
 	{ NV01_MEMORY_SYSTEM, sizeof(struct nv_memory_allocation), false, UNDER_DEVICE, true, make_system },
 	{ NV01_MEMORY_LOCAL_USER, sizeof(struct nv_memory_allocation), false, UNDER_DEVICE | UNDER_SUBDEVICE, true, make_local },
 	{ NV50_MEMORY_VIRTUAL, sizeof(struct nv_memory_allocation), false, UNDER_DEVICE, false, make_virtual },
-	{ NV01_MEMORY_VIRTUAL, sizeof(struct nv_memory_virtual), false, UNDER_DEVICE, false, make_range },
+	{ NV01_MEMORY_VIRTUAL, sizeof(struct nv_memory_virtual_allocation), false, UNDER_DEVICE, false, make_range },
 	{ FERMI_VASPACE_A, sizeof(struct nv_vaspace), false, UNDER_DEVICE | UNDER_SUBDEVICE, true, make_vaspace },
 	{ KEPLER_CHANNEL_GROUP_A, sizeof(struct nv_channel_group), false, UNDER_DEVICE, true, make_group },
 	{ NV01_EVENT, sizeof(struct nv_event), false, UNDER_ANY, false, make_plain },

@@ -92,7 +92,7 @@ static bool words(const char **text, char *out, u32 size)
 				return false;
 			c = byte;
 		}
-		if ((c >= 0 && c < ' ') || c == 127 || n + 1 >= size)
+		if ((u8)c < ' ' || c == 127 || n + 1 >= size)
 			return false;
 		out[n] = c;
 	}

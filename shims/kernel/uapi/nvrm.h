@@ -126,7 +126,6 @@ struct nv_memory_allocation {		/* NV_MEMORY_ALLOCATION_PARAMS */
 };
 
 struct nv_event { __u32 hParentClient, hSrcResource, hClass, notifyIndex; __u64 data; };	/* NV01_EVENT, NV01_EVENT_OS_EVENT */
-struct nv_memory_virtual { __u64 offset, limit; __u32 hVASpace, pad0; };	/* NV01_MEMORY_VIRTUAL */
 /* FERMI_VASPACE_A; from 580 on there are 8 bytes more, a pasid. */
 struct nv_vaspace { __u32 index, flags; __u64 vaSize, vaStartInternal, vaLimitInternal; __u32 bigPageSize, pad0; __u64 vaBase; };
 struct nv_channel_group { __u32 hObjectError, hObjectEccError, hVASpace, engineType; __u8 bIsCallingContextVgpuPlugin, pad0[3]; };
