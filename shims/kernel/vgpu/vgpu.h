@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the parts of vgpu.ko share. */
+#ifndef VGPU_H
+#define VGPU_H
+
+#include <linux/fs.h>
+#include <linux/list.h>
+#include <linux/llist.h>
+#include <linux/mutex.h>
+#include <linux/percpu.h>
+#include <linux/sched.h>
+#include <linux/types.h>
+
+#include "../logic/ledger.h"
+#include "../uapi/nvrm.h"
+#include "../uapi/vgpuctl.h"
+
+/* ---- module.c: parameters, mode, counts ---------------------------------------------------------------------------------------------- */
+
+extern bool vgpu_memory_trace, vgpu_compute_trace, vgpu_clear_on_last_close, vgpu_control_events, vgpu_allow_enforce;
+extern unsigned long long vgpu_alloc_min_bytes, vgpu_alloc_max_bytes;
+
+enum vgpu_mode vgpu_mode(void);
+int vgpu_set_mode(u32 mode);		/* -EINVAL, -EPERM */
+void vgpu_mode_update(void);		/* a driver has come or gone */
+void vgpu_defaults(struct policy_defaults *d);
+
+/* One mutex for what follows; it is held over neither the driver's functions nor copies from and to user space. */
+extern struct mutex vgpu_lock;
+extern struct ledger vgpu_ledger;
+extern struct policies vgpu_policies;
+
+/* The counts of vgpu_stats that only grow, per processor. */
+DECLARE_PER_CPU(struct vgpu_stats, vgpu_counts);
+#define vgpu_count(field) this_cpu_inc(vgpu_counts.field)
+void vgpu_stats_get(struct vgpu_stats *out);
+
+/* ---- hook.c: the driver's functions and the detours ---------------------------------------------------------------------------------- */
+
+enum vgpu_hook { VGPU_HOOK_OPEN, VGPU_HOOK_CLOSE, VGPU_HOOK_IOCTL, VGPU_HOOK_COMPAT, VGPU_HOOKS };
+
+struct vgpu_driver;
+int vgpu_real_open(const struct vgpu_driver *d, struct inode *inode, struct file *file);
+int vgpu_real_close(const struct vgpu_driver *d, struct inode *inode, struct file *file);
+long vgpu_real_ioctl(const struct vgpu_driver *d, struct file *file, unsigned int cmd, unsigned long arg);
+
+struct vgpu_hook_info { const char *driver, *function; unsigned long address; u64 calls; };
+/* What is hooked now: calls visit for each function. */
+void vgpu_hooks_each(void (*visit)(const struct vgpu_hook_info *h, void *context), void *context);
+
+struct vgpu_fingerprint {
+	bool hooked, known;
+	char driver[32], version[32], srcversion[32];
+	char reason[96];		/* why it is not known or not hooked; "-" otherwise */
+};
+void vgpu_fingerprint_get(struct vgpu_fingerprint *out);
+bool vgpu_driver_known(void);		/* hooked, and of a version that may be enforced */
+
+int vgpu_hooks_start(void);
+void vgpu_hooks_stop(void);		/* returns when no call is in the module any more */
+
+/* ---- calls.c: what a call of the driver's means -------------------------------------------------------------------------------------- */
+
+int vgpu_open(const struct vgpu_driver *d, struct inode *inode, struct file *file);
+int vgpu_close(const struct vgpu_driver *d, struct inode *inode, struct file *file);
+long vgpu_ioctl(const struct vgpu_driver *d, struct file *file, unsigned int cmd, unsigned long arg);
+void vgpu_calls_reset(void);		/* the driver is gone: vgpu_lock is held */
+
+/* ---- gpus.c: which minor number a device instance has, and counts by number of the call ---------------------------------------------- */
+
+u32 vgpu_instance_minor(u32 instance);
+const u32 *vgpu_minors(u32 *count);	/* by instance; vgpu_lock is held */
+void vgpu_learn_cards(const void __user *cards, u32 bytes);
+void vgpu_learn_id(const void __user *info);
+void vgpu_gpus_reset(void);
+
+void vgpu_count_escape(u32 escape);
+void vgpu_count_control(u32 command);
+void vgpu_counts_each(void (*visit)(bool control, u32 number, u64 count, void *context), void *context);
+
+/* ---- subject.c: processes and cgroups ------------------------------------------------------------------------------------------------ */
+
+/* A process that has used the driver or has a policy. */
+struct vgpu_task {
+	struct hlist_node node;		/* by tgid, under a spinlock that the exit takes */
+	struct llist_node dead;
+	u32 tgid, uid;
+	u64 cgroup_id;			/* where it was when it was seen last */
+	u32 files;			/* open files that it opened or used */
+	u32 calls;			/* of it that are in the driver now, and hold a charge */
+	char comm[TASK_COMM_LEN];
+};
+
+/* All of these: vgpu_lock is held. */
+struct vgpu_task *vgpu_task_find(u32 tgid);
+struct vgpu_task *vgpu_task_current(void);		/* made if need be; NULL: no memory, or a task that is going */
+/* Of another process, by the caller's PID namespace; -ESRCH, -ENOMEM. make: false: *task may be NULL. */
+int vgpu_task_get(u32 nr, bool make, struct vgpu_task **task, u32 *tgid);
+void vgpu_tasks_each(void (*visit)(const struct vgpu_task *t, void *context), void *context);
+u64 vgpu_tasks_count(void);
+/* Forgets the processes and cgroups that have gone. Whoever takes vgpu_lock to look one up calls it first, so that a number that is used again
+ * never meets what its last owner left. */
+void vgpu_reap(void);
+
+void vgpu_subject_current(struct policy_subject *s, u32 minor);
+u64 vgpu_cgroup_current(void);
+int vgpu_cgroup_alive(u64 id);				/* -ENOENT */
+
+int vgpu_subjects_start(void);
+void vgpu_subjects_stop(void);
+
+/* ---- events.c ------------------------------------------------------------------------------------------------------------------------ */
+
+/* Fills in sequence and time, and who it is unless tgid is set. */
+void vgpu_event(struct vgpu_event *e);
+int vgpu_events_open(struct file *file);
+void vgpu_events_release(struct file *file);
+ssize_t vgpu_events_read(struct file *file, char __user *buffer, size_t size, loff_t *offset);
+__poll_t vgpu_events_poll(struct file *file, struct poll_table_struct *wait);
+/* Those that are still there, oldest first; visit may sleep. */
+void vgpu_events_each(void (*visit)(const struct vgpu_event *e, void *context), void *context);
+
+struct vgpu_timeslice {
+	u64 time_ns, asked_us, given_us, cgroup_id, weight;
+	u32 tgid, minor, client, object, status;
+	enum vgpu_scope scope;
+	bool dry_run;
+	char comm[TASK_COMM_LEN];
+};
+#define VGPU_TIMESLICES 256
+/* vgpu_lock is held. The last VGPU_TIMESLICES of them are kept. */
+void vgpu_timeslice_log(const struct vgpu_timeslice *t);
+void vgpu_timeslices_each(void (*visit)(const struct vgpu_timeslice *t, void *context), void *context);
+
+/* ---- control.c, debugfs.c ------------------------------------------------------------------------------------------------------------ */
+
+int vgpu_control_start(void);
+void vgpu_control_stop(void);
+void vgpu_debugfs_start(void);
+void vgpu_debugfs_stop(void);
+
+#endif
