@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -169,13 +170,25 @@ const (
 	defaultSliceUS = 2000
 )
 
+// nodes are the descriptors that the tests have open.
+var nodes sync.Map
+
 // node opens a device node of the driver until the test is over.
 func node(t *testing.T, name string) int {
 	t.Helper()
 	fd, err := unix.Open("/dev/"+name, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	require.NoError(t, err, name)
-	t.Cleanup(func() { unix.Close(fd) })
+	nodes.Store(fd, name)
+	t.Cleanup(func() { shut(t, fd) })
 	return fd
+}
+
+// shut closes a node before that.
+func shut(t *testing.T, fd int) {
+	t.Helper()
+	if _, open := nodes.LoadAndDelete(fd); open {
+		require.NoError(t, unix.Close(fd))
+	}
 }
 
 // rmClient is a client of the resource manager, and a device of it.

@@ -3,23 +3,51 @@
 package kernel
 
 import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/shims/stage"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
-const someGPUs = "gpus=0000:1a:00.0/0/10de:2330/85899345920/GPU-4a4b4c4d-0000-1111-2222-333344445555/NVIDIA_H100_80GB_HBM3/96.00.89.00.01/52/580.105.08," +
-	"0001:02:00.0/3/10de:2330/1073741824/GPU-5a4b4c4d-0000-1111-2222-333344445555/NVIDIA_H100_80GB_HBM3/96.00.89.00.01/52/580.105.08"
+const gib = 1 << 30
+
+// Two GPUs: instance 0 with 80 GiB is /dev/nvidia0, instance 1 with 1 GiB is /dev/nvidia3.
+const (
+	firstGPU  = "0000:1a:00.0/0/10de:2330/85899345920/GPU-4a4b4c4d-0000-1111-2222-333344445555/NVIDIA_H100_80GB_HBM3/96.00.89.00.01/52/580.105.08"
+	secondGPU = "0001:02:03.1/3/10de:1eb8/1073741824/GPU-5a4b4c4d-0000-1111-2222-333344445555/Tesla_T4/90.04.96.00.02/47/N%2FA"
+	someGPUs  = "gpus=" + firstGPU + "," + secondGPU
+	firstID   = 0x1a00
+	secondID  = 0x10203
+)
+
+func loadNvidia(t *testing.T) {
+	t.Helper()
+	load(t, "fakegpu", "nvidia=1", someGPUs)
+}
 
 // TestNvidiaExamples: the example programs work over the personality, whichever way they make their calls.
 func TestNvidiaExamples(t *testing.T) {
-	load(t, "fakegpu", "nvidia=1", someGPUs)
+	loadNvidia(t)
 	for _, options := range [][]string{nil, {"-x"}, {"-c"}, {"-u"}, {"-x", "-c", "-u", "-d", "1"}} {
 		o := run(t, "rm_alloc_smoke", append(options, "67108864", "2", "0")...).succeeds(t)
 		assert.Contains(t, o.stdout, "holding 134217728 bytes\n")
 		o = run(t, "rm_vmm_smoke", append(options, "67108864", "2", "0")...).succeeds(t)
 		assert.Contains(t, o.stdout, "holding 134217728 bytes\n")
-		assert.Contains(t, o.stdout, "map 1: status 0\n")
+		assert.Contains(t, o.stdout, "map 1: status 0, ")
 		o = run(t, "rm_timeslice_smoke", append(options, "1500")...).succeeds(t)
 		assert.Contains(t, o.stdout, "get: status 0, 2000 us\nset: status 0, 1500 us\nget: status 0, 1500 us\n")
 	}
@@ -28,4 +56,438 @@ func TestNvidiaExamples(t *testing.T) {
 	assert.Contains(t, o.stdout, "alloc 2: status 0x51, ")
 	assert.Equal(t, 1, run(t, "rm_alloc_smoke", "-d", "2", "1", "1", "0").code)
 	assert.Equal(t, 2, run(t, "rm_alloc_smoke", "1", "1").code)
+	assert.Equal(t, 3, run(t, "rm_timeslice_smoke", "0").code)
+}
+
+// ---- What the machine has ------------------------------------------------------------------------------------------
+
+// TestNvidiaLayouts: nodes, card information and /proc of every shipped profile, and of a machine without GPUs.
+func TestNvidiaLayouts(t *testing.T) {
+	for _, name := range profiles.Names() {
+		t.Run(name, func(t *testing.T) {
+			board, err := profiles.Shipped(name)
+			require.NoError(t, err)
+			parameters, err := stage.ModuleParameters(board)
+			require.NoError(t, err)
+			load(t, "fakegpu", parameters)
+			staged := stage.New(board, stage.Options{})
+			assert.Equal(t, nodesOf(staged), nvidiaNodes(t))
+
+			cards := make([]cardInfo, 32)
+			ctl := node(t, "nvidiactl")
+			require.NoError(t, rmIoctlBytes(ctl, escCardInfo, bytesOf(cards)))
+			shut(t, ctl)
+			for i := range cards {
+				if i >= len(board.Devices) {
+					assert.Zero(t, cards[i])
+					continue
+				}
+				d := &board.Devices[i]
+				id, bus := d.PCI.DeviceID.Value, d.PCI.BusID.Value
+				assert.Equal(t, cardInfo{
+					Valid: 1, Domain: bus.Domain, Bus: bus.Bus, Slot: bus.Device, Function: bus.Function, Vendor: uint16(id), Device: uint16(id >> 16),
+					GPU: bus.Domain<<16 | uint32(bus.Bus)<<8 | uint32(bus.Device), FBSize: d.Memory.TotalBytes.Value, Minor: stage.Minor(d),
+				}, cards[i])
+				shut(t, node(t, fmt.Sprintf("nvidia%d", cards[i].Minor)))
+			}
+
+			blanks := regexp.MustCompile(`: *\t+`)  // of which the driver has not always had as many
+			irq := regexp.MustCompile(`IRQ: \d+\n`) // the module has none
+			for _, gpu := range staged.GPUs {
+				path := "proc/driver/nvidia/gpus/" + gpu.BusID + "/information"
+				want := irq.ReplaceAllString(blanks.ReplaceAllString(staged.Find(path).Data, ":"), "IRQ: 0\n")
+				assert.Equal(t, want, blanks.ReplaceAllString(read(t, "/"+path), ":"))
+			}
+			folders, err := os.ReadDir("/proc/driver/nvidia/gpus")
+			require.NoError(t, err)
+			assert.Len(t, folders, len(board.Devices))
+			assert.Contains(t, read(t, "/proc/driver/nvidia/version"), "  "+board.System.DriverVersion.Value+"  ")
+			assert.Contains(t, read(t, "/proc/driver/nvidia/params"), "\nDeviceFileMode: 438\n")
+			unload(t, "fakegpu")
+			assert.Empty(t, nvidiaNodes(t))
+			assert.NoDirExists(t, "/proc/driver/nvidia")
+		})
+	}
+	t.Run("none", func(t *testing.T) {
+		load(t, "fakegpu", "nvidia=1")
+		assert.Equal(t, []string{"nvidiactl"}, nvidiaNodes(t))
+		require.NoError(t, rmIoctl(node(t, "nvidiactl"), escCardInfo, &cardInfo{}))
+		c := &rmClient{t: t, ctl: node(t, "nvidiactl")}
+		require.Zero(t, c.alloc(0, &c.client, classRoot, nil))
+		var device uint32
+		assert.EqualValues(t, rmInvalidState, c.alloc(c.client, &device, classDevice, &deviceParams{}))
+		ids := make([]uint32, 32)
+		require.Zero(t, c.control(c.client, ctrlAttachedIDs, ids))
+		assert.Equal(t, invalidIDs(32), ids)
+	})
+	t.Run("off", func(t *testing.T) {
+		load(t, "fakegpu", someGPUs)
+		assert.Empty(t, nvidiaNodes(t))
+	})
+}
+
+// nodesOf are the names of a staged machine's nodes that the module makes.
+func nodesOf(tree *stage.Tree) []string {
+	names := []string{}
+	for n := range 256 {
+		if name := fmt.Sprintf("nvidia%d", n); tree.Find("dev/"+name) != nil {
+			names = append(names, name)
+		}
+	}
+	return append(names, "nvidiactl")
+}
+
+// nvidiaNodes are the names of the driver's nodes, in order. All of them have the driver's number, and everybody may open them.
+func nvidiaNodes(t *testing.T) []string {
+	t.Helper()
+	paths, err := filepath.Glob("/dev/nvidia*")
+	require.NoError(t, err)
+	names := []string{}
+	for _, path := range paths {
+		var s unix.Stat_t
+		require.NoError(t, unix.Stat(path, &s))
+		assert.EqualValues(t, unix.S_IFCHR|0o666, s.Mode, path)
+		assert.EqualValues(t, 195, unix.Major(s.Rdev), path)
+		want := uint32(255)
+		fmt.Sscanf(filepath.Base(path), "nvidia%d", &want)
+		assert.Equal(t, want, unix.Minor(s.Rdev), path)
+		names = append(names, filepath.Base(path))
+	}
+	return names
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// TestNvidiaParameters: what is no layout is refused, and the log says which entry is wrong.
+func TestNvidiaParameters(t *testing.T) {
+	quiet(t)
+	change := func(old, new string) string { return strings.Replace(secondGPU, old, new, 1) }
+	for name, c := range map[string]struct{ parameter, want string }{
+		"empty":            {"gpus=" + firstGPU + ",", "entry 1, "},
+		"nonsense":         {"gpus=" + firstGPU + ",nonsense", "entry 1, nonsense: cannot read the bus id"},
+		"bus":              {"gpus=" + change("0001:02", "0001:102"), "the bus id"},
+		"slot":             {"gpus=" + change("02:03.1", "02:20.1"), "the bus id"},
+		"function":         {"gpus=" + change("03.1", "03.8"), "the bus id"},
+		"minor":            {"gpus=" + change("/3/", "/248/"), "the minor number"},
+		"minor with 0":     {"gpus=" + change("/3/", "/03/"), "the minor number"},
+		"negative minor":   {"gpus=" + change("/3/", "/-3/"), "the minor number"},
+		"vendor":           {"gpus=" + change("10de:", "0x10de:"), "vendor and device"},
+		"memory":           {"gpus=" + change("1073741824", "1G"), "the memory"},
+		"too much memory":  {"gpus=" + change("1073741824", "18446744073709551616"), "the memory"},
+		"UUID":             {"gpus=" + change("GPU-5a", "GPU-5"), "the UUID"},
+		"zero UUID":        {"gpus=" + change("5a4b4c4d-0000-1111-2222-333344445555", "00000000-0000-0000-0000-000000000000"), "the UUID"},
+		"no name":          {"gpus=" + change("Tesla_T4", ""), "the name"},
+		"long name":        {"gpus=" + change("Tesla_T4", strings.Repeat("T", 96)), "the name"},
+		"bad escape":       {"gpus=" + change("Tesla_T4", "Tesla%4"), "the name"},
+		"control":          {"gpus=" + change("Tesla_T4", "Tesla%0AT4"), "the name"},
+		"bits":             {"gpus=" + change("/47/", "/65/"), "the bits"},
+		"missing field":    {"gpus=" + change("/N%2FA", ""), "the bits of a DMA address"},
+		"field too many":   {"gpus=" + secondGPU + "/more", "nothing after it"},
+		"twice the bus id": {"gpus=" + firstGPU + "," + change("0001:02:03.1", "0000:1a:00.1"), "entry 1, 0000:1a:00.1/3/10de:1eb8/1073741824/GPU-5a4b4c4d-0000-1111-2222-333344445555/Tesla_T4/90.04.96.00.02/47/N%2FA: an earlier entry has the bus id"},
+		"twice the minor":  {"gpus=" + firstGPU + "," + change("/3/", "/0/"), "has the minor number already"},
+		"twice the UUID":   {"gpus=" + firstGPU + "," + change("GPU-5a", "GPU-4a"), "has the UUID already"},
+		"version":          {"driver_version=580", "driver_version=580: give two to four numbers"},
+		"version text":     {"driver_version=580.x", "driver_version=580.x: give"},
+		"long version":     {"driver_version=580." + strings.Repeat("1", 40), "give two to four numbers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logged := logSince()
+			assert.ErrorIs(t, insert("fakegpu", "nvidia=1", c.parameter), unix.EINVAL)
+			lines := logged()
+			require.Len(t, lines, 1)
+			assert.Contains(t, lines[0], c.want)
+			assert.False(t, loaded("fakegpu"))
+		})
+	}
+	t.Run("too many", func(t *testing.T) {
+		many := slicesOf(33, func(i int) string {
+			return fmt.Sprintf("0000:%02x:00.0/%d/10de:2330/1/GPU-4a4b4c4d-0000-1111-2222-3333444455%02x/N/V/52/F", i, i, i)
+		})
+		assert.Error(t, insert("fakegpu", "nvidia=1", "gpus="+strings.Join(many, ",")))
+		load(t, "fakegpu", "nvidia=1", "gpus="+strings.Join(many[:32], ","))
+		assert.Len(t, nvidiaNodes(t), 33)
+	})
+}
+
+// quiet keeps what the module complains of off the console.
+func quiet(t *testing.T) {
+	t.Helper()
+	const level = "/proc/sys/kernel/printk"
+	before := read(t, level)
+	require.NoError(t, os.WriteFile(level, []byte("1"), 0))
+	t.Cleanup(func() { assert.NoError(t, os.WriteFile(level, []byte(before), 0)) })
+}
+
+func slicesOf[T any](n int, f func(i int) T) (s []T) {
+	for i := range n {
+		s = append(s, f(i))
+	}
+	return s
+}
+
+func invalidIDs(n int) []uint32 { return slicesOf(n, func(int) uint32 { return invalidGPU }) }
+
+// ---- Calls that are not the resource manager's ---------------------------------------------------------------------
+
+func TestNvidiaOpen(t *testing.T) {
+	loadNvidia(t)
+	path := filepath.Join(t.TempDir(), "node")
+	for _, minor := range []uint32{1, 2, 4, 247, 248, 254} {
+		require.NoError(t, unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(195, minor))))
+		_, err := unix.Open(path, unix.O_RDWR, 0)
+		assert.ErrorIs(t, err, unix.ENODEV, "minor %d", minor)
+		require.NoError(t, os.Remove(path))
+	}
+	fd := node(t, "nvidia3")
+	assert.ErrorIs(t, unix.DeleteModule("fakegpu", unix.O_NONBLOCK), unix.EWOULDBLOCK, "a module that is in use")
+	_, err := unix.Read(fd, make([]byte, 1))
+	assert.Error(t, err)
+	_, err = unix.Mmap(fd, 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+	assert.ErrorIs(t, err, unix.ENODEV)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | unix.POLLPRI}}, 0)
+	assert.NoError(t, err)
+	assert.Zero(t, n)
+}
+
+func TestNvidiaVersion(t *testing.T) {
+	load(t, "fakegpu", "nvidia=1", someGPUs, "driver_version=550.163.01")
+	ctl := node(t, "nvidiactl")
+	for _, c := range []struct {
+		command uint32
+		version string
+		want    error
+	}{
+		{0, "550.163.01", nil}, {0, "550.163.02", unix.EINVAL}, {0, "550.163.0", unix.EINVAL}, {0, "550.163.011", unix.EINVAL}, {0, "", unix.EINVAL},
+		{'1', "550.1", nil}, {'1', "551.163.01", unix.EINVAL}, {'1', "550", unix.EINVAL}, {'1', "5500.1", unix.EINVAL},
+		{'2', "", nil}, {'2', "anything", nil}, {'9', "550.163.01", nil}, {'9', "550.1", unix.EINVAL},
+	} {
+		v := versionParams{Command: c.command}
+		copy(v.Version[:], c.version)
+		assert.Equal(t, c.want, rmIoctl(ctl, escVersion, &v), "%c %s", c.command, c.version)
+		assert.EqualValues(t, 1, v.Reply)
+		if c.want != nil || c.command == '2' {
+			assert.Equal(t, "550.163.01", text(v.Version[:]))
+		}
+	}
+	full := versionParams{}
+	for i := range full.Version {
+		full.Version[i] = '5'
+	}
+	assert.Equal(t, unix.EINVAL, rmIoctl(ctl, escVersion, &full), "a text without end")
+	assert.Equal(t, unix.EINVAL, rmIoctl(node(t, "nvidia0"), escVersion, &versionParams{Command: '2'}), "of a GPU's node")
+	assert.Contains(t, read(t, "/proc/driver/nvidia/version"), "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.163.01  ")
+}
+
+func text(b []byte) string { s, _, _ := bytes.Cut(b, []byte{0}); return string(s) }
+
+func TestNvidiaCardInfo(t *testing.T) {
+	loadNvidia(t)
+	ctl := node(t, "nvidiactl")
+	var two [2]cardInfo
+	require.NoError(t, rmIoctl(ctl, escCardInfo, &two))
+	assert.Equal(t, cardInfo{Valid: 1, Bus: 0x1a, Vendor: 0x10de, Device: 0x2330, GPU: firstID, FBSize: 80 * gib}, two[0])
+	assert.Equal(t, cardInfo{Valid: 1, Domain: 1, Bus: 2, Slot: 3, Function: 1, Vendor: 0x10de, Device: 0x1eb8, GPU: secondID, FBSize: gib, Minor: 3}, two[1])
+	one := cardInfo{Valid: 7}
+	assert.Equal(t, unix.EINVAL, rmIoctl(ctl, escCardInfo, &one), "no room for both")
+	assert.Zero(t, one.Valid)
+	assert.Equal(t, unix.EINVAL, rmIoctl(node(t, "nvidia0"), escCardInfo, &two), "of a GPU's node")
+}
+
+// TestNvidiaSizes: no call takes a structure of another size, no number is known that is not, and a bad pointer is one.
+func TestNvidiaSizes(t *testing.T) {
+	loadNvidia(t)
+	ctl, gpu := node(t, "nvidiactl"), node(t, "nvidia0")
+	sizes := map[uintptr][]int{
+		escAllocMemory: {56}, escFree: {16}, escControl: {32}, escAlloc: {32, 48}, escDup: {28}, escHeap: {184}, escMapDMA: {56, 64}, escUnmapDMA: {40, 48},
+		escRegisterFD: {4}, escAllocEvent: {16}, escFreeEvent: {16}, escStatusCode: {12}, escVersion: {72}, escXfer: {16}, escSysParams: {8}, escOpenComplete: {8},
+	}
+	for nr, right := range sizes {
+		for _, fd := range []int{ctl, gpu} {
+			for size := range 256 {
+				if !slices.Contains(right, size) {
+					assert.Equal(t, unix.EINVAL, rmIoctlBytes(fd, nr, make([]byte, size)), "number %d, %d bytes", nr, size)
+				}
+			}
+		}
+		for _, size := range right {
+			assert.Equal(t, unix.EFAULT, rmIoctlAt(ctl, escape(nr, uintptr(size)), 0), "number %d", nr)
+			assert.Equal(t, unix.EFAULT, rmIoctlAt(ctl, escape(nr, uintptr(size)), 0xffff800000000000), "number %d", nr)
+			if nr != escXfer { // which is read alone
+				assert.Equal(t, unix.EFAULT, rmIoctlAt(ctl, escape(nr, uintptr(size)), readOnly(t)), "number %d", nr)
+			}
+		}
+	}
+	for nr := range uintptr(256) {
+		if _, known := sizes[nr]; !known && nr != escCardInfo && nr != escAttachGPUs {
+			for _, size := range []int{0, 4, 16, 32, 16383} {
+				assert.Equal(t, unix.EINVAL, rmIoctlBytes(ctl, nr, make([]byte, size)), "number %d", nr)
+			}
+		}
+	}
+	assert.Equal(t, unix.EINVAL, rmIoctlBytes(ctl, escAttachGPUs, nil))
+	assert.Equal(t, unix.EINVAL, rmIoctlBytes(ctl, escAttachGPUs, make([]byte, 6)))
+	// Neither letter nor direction of a command count.
+	v := versionParams{Command: '2'}
+	address := at(&v)
+	require.NoError(t, rmIoctlAt(ctl, 72<<16|'G'<<8|escVersion, uintptr(address)))
+	assert.Equal(t, "580.105.08", text(v.Version[:]))
+}
+
+// readOnly is the address of a page with zeros that cannot be written.
+func readOnly(t *testing.T) uintptr {
+	t.Helper()
+	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Munmap(page) })
+	return uintptr(at(&page[0]))
+}
+
+// TestNvidiaXfer: the wrapper takes what fits and no other wrapper.
+func TestNvidiaXfer(t *testing.T) {
+	loadNvidia(t)
+	ctl := node(t, "nvidiactl")
+	cards := make([]byte, 16385)
+	wrap := func(command, size uint32, pointer uint64) error {
+		return rmIoctl(ctl, escXfer, &xferParams{command, size, pointer})
+	}
+	assert.NoError(t, wrap(escCardInfo, 16384, at(&cards[0])))
+	assert.EqualValues(t, 1, cards[72])
+	assert.Equal(t, unix.EINVAL, wrap(escCardInfo, 16385, at(&cards[0])))
+	assert.Equal(t, unix.EINVAL, wrap(escCardInfo, 0xffffffff, at(&cards[0])))
+	assert.Equal(t, unix.EFAULT, wrap(escCardInfo, 144, 0))
+	assert.Equal(t, unix.EFAULT, wrap(escCardInfo, 144, uint64(readOnly(t))))
+	inner := xferParams{escCardInfo, 144, at(&cards[0])}
+	assert.Equal(t, unix.EINVAL, wrap(escXfer, 16, at(&inner)), "a wrapped wrapper")
+	assert.Equal(t, unix.EINVAL, wrap(escCardInfo|1<<8, 144, at(&cards[0])), "more than a number")
+	root := nvos64{Class: classRoot}
+	require.NoError(t, wrap(escAlloc, 48, at(&root)))
+	assert.Zero(t, root.Status)
+	assert.NotZero(t, root.Object)
+}
+
+func TestNvidiaRegisterFD(t *testing.T) {
+	loadNvidia(t)
+	c := newClient(t, 0)
+	other, gpu, second := node(t, "nvidiactl"), node(t, "nvidia0"), node(t, "nvidia3")
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(null)
+	register := func(fd, ctl int) error { n := int32(ctl); return rmIoctl(fd, escRegisterFD, &n) }
+	alloc := func(fd int) uint32 {
+		call := nvos02{Root: c.client, Parent: c.device, Object: 0x77, Class: classSystem, Limit: 4095}
+		require.NoError(t, rmIoctl(fd, escAllocMemory, &call))
+		return call.Status
+	}
+	assert.EqualValues(t, rmInvalidClient, alloc(gpu), "before it is registered")
+	for _, fd := range []int{-1, 9999, null, gpu, second} {
+		assert.Equal(t, unix.EINVAL, register(gpu, fd))
+	}
+	assert.Equal(t, unix.EINVAL, register(other, other), "itself")
+	require.NoError(t, register(gpu, c.ctl))
+	assert.Equal(t, unix.EINVAL, register(gpu, c.ctl), "twice")
+	assert.Zero(t, alloc(gpu))
+	require.NoError(t, register(second, other))
+	assert.EqualValues(t, rmInvalidClient, alloc(second), "registered with another")
+	require.NoError(t, register(other, c.ctl))
+	assert.Equal(t, unix.EINVAL, register(node(t, "nvidia0"), other), "one that is registered itself")
+
+	// A client lives as long as anything holds its descriptor.
+	shut(t, c.ctl)
+	assert.EqualValues(t, rmDuplicateName, alloc(gpu))
+}
+
+func TestNvidiaSmallCalls(t *testing.T) {
+	loadNvidia(t)
+	ctl, gpu := node(t, "nvidiactl"), node(t, "nvidia3")
+	size, another := uint64(128<<20), uint64(64<<20)
+	assert.NoError(t, rmIoctl(ctl, escSysParams, &size))
+	assert.NoError(t, rmIoctl(node(t, "nvidiactl"), escSysParams, &size))
+	assert.Equal(t, unix.EBUSY, rmIoctl(ctl, escSysParams, &another))
+	assert.Equal(t, unix.EINVAL, rmIoctl(gpu, escSysParams, &size))
+
+	for _, fd := range []int{ctl, gpu} {
+		complete := [2]uint32{7, 7}
+		assert.NoError(t, rmIoctl(fd, escOpenComplete, &complete))
+		assert.Zero(t, complete)
+		event := [4]uint32{1, 2, 3, 9}
+		free := func() uint32 { require.NoError(t, rmIoctl(fd, escFreeEvent, &event)); return event[3] }
+		alloc := func() uint32 { require.NoError(t, rmIoctl(fd, escAllocEvent, &event)); return event[3] }
+		assert.EqualValues(t, rmInvalidEvent, free())
+		assert.Zero(t, alloc())
+		assert.EqualValues(t, rmNoResources, alloc())
+		assert.Zero(t, free())
+		assert.Zero(t, alloc())
+	}
+
+	assert.Equal(t, unix.EINVAL, rmIoctl(ctl, escAttachGPUs, &[2]uint32{firstID, 0x99}), "a GPU that is not there")
+	assert.NoError(t, rmIoctl(ctl, escAttachGPUs, &[3]uint32{firstID, 0, secondID}))
+	assert.Equal(t, unix.EINVAL, rmIoctl(ctl, escAttachGPUs, &[1]uint32{firstID}), "twice")
+	assert.Equal(t, unix.EINVAL, rmIoctl(gpu, escAttachGPUs, &[1]uint32{firstID}), "of a GPU's node")
+
+	code := struct {
+		Domain          uint32
+		Bus, Slot, _, _ uint8
+		Status          uint32
+	}{Domain: 1, Bus: 2, Slot: 3, Status: 9}
+	assert.NoError(t, rmIoctl(ctl, escStatusCode, &code))
+	assert.Zero(t, code.Status)
+	code.Slot = 4
+	assert.Equal(t, unix.EINVAL, rmIoctl(ctl, escStatusCode, &code))
+}
+
+// ---- Whose things are ----------------------------------------------------------------------------------------------
+
+// TestNvidiaFork: a client lives until the last process that has its descriptor is gone, however it goes.
+func TestNvidiaFork(t *testing.T) {
+	loadNvidia(t)
+	fd, err := unix.Open("/dev/nvidiactl", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	c := clientOn(t, fd, 1)
+	_, status := c.memory(gib)
+	require.Zero(t, status)
+	cmd := exec.Command("/bin/rm_alloc_smoke", "1", "0", "1000")
+	ctl := os.NewFile(uintptr(c.ctl), "nvidiactl")
+	cmd.ExtraFiles = []*os.File{ctl}
+	require.NoError(t, cmd.Start())
+	require.NoError(t, ctl.Close())
+
+	other := newClient(t, 1)
+	_, status = other.memory(1)
+	assert.EqualValues(t, rmNoMemory, status)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
+	cmd.Wait()
+	for range 100 { // what a killed process held may be a moment behind
+		if _, status = other.memory(1); status == 0 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	assert.Zero(t, status)
+}
+
+// holding is a process with memory of the second GPU, and its handles.
+type holding struct{ client, memory uint32 }
+
+// startHolding starts one that ends with the test.
+func startHolding(t *testing.T) holding {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/bin/rm_alloc_smoke", "-d", "1", "4096", "1", "1000")
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	var h holding
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "holding") {
+		fmt.Sscanf(lines.Text(), "client: status 0, object 0x%x", &h.client)
+		fmt.Sscanf(lines.Text(), "alloc 0: status 0, object 0x%x", &h.memory)
+	}
+	require.NotZero(t, h.client)
+	require.NotZero(t, h.memory)
+	return h
 }

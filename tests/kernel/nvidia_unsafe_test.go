@@ -58,3 +58,9 @@ func place(params any) (address uint64, size uint32) {
 	}
 	return uint64(v.Pointer()), uint32(v.Type().Elem().Size())
 }
+
+// bytesOf is the memory of a slice.
+func bytesOf[T any](s []T) []byte {
+	var v T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(v)))
+}

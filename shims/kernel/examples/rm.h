@@ -198,9 +198,12 @@ static inline __u32 rm_unmap(struct rm *rm, __u32 range, __u32 memory, __u64 add
 	return call.status;
 }
 
-static inline void rm_need(const char *what, __u32 status)
+/* Makes an object without which nothing goes on. */
+static inline void rm_need(const char *what, struct rm *rm, __u32 parent, __u32 *object, __u32 class, void *params, unsigned int size)
 {
-	printf("%s: status %#x\n", what, status);
+	__u32 status = rm_alloc(rm, parent, object, class, params, size);
+
+	printf("%s: status %#x, object %#x\n", what, status, *object);
 	if (status != NV_OK)
 		exit(3);
 }
@@ -231,9 +234,9 @@ static inline void rm_start(struct rm *rm)
 	link.ctl_fd = rm->ctl;
 	if (rm_call(rm, rm->gpu, NV_ESC_REGISTER_FD, &link, sizeof(link)))
 		rm_die("REGISTER_FD");
-	rm_need("client", rm_alloc(rm, 0, &rm->client, NV01_ROOT_CLIENT, NULL, 0));
-	rm_need("device", rm_alloc(rm, rm->client, &rm->device, NV01_DEVICE_0, &device, sizeof(device)));
-	rm_need("subdevice", rm_alloc(rm, rm->device, &rm->subdevice, NV20_SUBDEVICE_0, &subdevice, sizeof(subdevice)));
+	rm_need("client", rm, 0, &rm->client, NV01_ROOT_CLIENT, NULL, 0);
+	rm_need("device", rm, rm->client, &rm->device, NV01_DEVICE_0, &device, sizeof(device));
+	rm_need("subdevice", rm, rm->device, &rm->subdevice, NV20_SUBDEVICE_0, &subdevice, sizeof(subdevice));
 }
 
 /* Takes the options; returns the index of the first of count arguments. */

@@ -11,7 +11,7 @@ int main(int argc, char **argv)
 	__u32 group = 0, status;
 
 	rm_start(&rm);
-	rm_need("group", rm_alloc(&rm, rm.device, &group, KEPLER_CHANNEL_GROUP_A, &params, sizeof(params)));
+	rm_need("group", &rm, rm.device, &group, KEPLER_CHANNEL_GROUP_A, &params, sizeof(params));
 	status = rm_control(&rm, group, NVA06C_CTRL_CMD_GET_TIMESLICE, &value, sizeof(value));
 	printf("get: status %#x, %llu us\n", status, value);
 	status = rm_control(&rm, group, NVA06C_CTRL_CMD_SET_TIMESLICE, &us, sizeof(us));
