@@ -33,8 +33,8 @@ extern struct fakegpu_stats fakegpu_stats;
 /* device.c: the calls on an open /dev/fakegpu. */
 extern const struct file_operations fakegpu_fops;
 
-/* nvidia.c: the NVIDIA personality. Each is called once; init does nothing and returns 0 where no parameter asks for the personality. */
+/* nvidia.c: the NVIDIA personality. Each is called once, and does nothing where no parameter asks for the personality. */
 int fakegpu_nvidia_init(void);
-void fakegpu_nvidia_exit(void);
+bool fakegpu_nvidia_exit(void);	/* whether it had a leak to report */
 
 #endif

@@ -74,16 +74,6 @@ static bool __init params_valid(const struct fakegpu_params *p)
 	       param_within("job_latency_us", p->job_latency_us, 0, 10 * USEC_PER_SEC);
 }
 
-/* Until nvidia.c is there. */
-int __weak fakegpu_nvidia_init(void)
-{
-	return 0;
-}
-
-void __weak fakegpu_nvidia_exit(void)
-{
-}
-
 static int __init fakegpu_init(void)
 {
 	int err;
@@ -106,16 +96,17 @@ static int __init fakegpu_init(void)
 static void __exit fakegpu_exit(void)
 {
 	s64 contexts, handles, bytes, jobs;
+	bool leaked;
 
 	misc_deregister(&fakegpu_misc);
-	fakegpu_nvidia_exit();
+	leaked = fakegpu_nvidia_exit();
 	contexts = atomic64_read(&fakegpu_stats.contexts);
 	handles = atomic64_read(&fakegpu_stats.handles);
 	bytes = atomic64_read(&fakegpu_stats.device_used);
 	jobs = atomic64_read(&fakegpu_stats.jobs);
 	if (contexts || handles || bytes || jobs)
 		pr_err("LEAK: %lld contexts, %lld handles, %lld bytes, %lld jobs\n", contexts, handles, bytes, jobs);
-	else
+	else if (!leaked)
 		pr_info("unloaded, nothing leaked\n");
 }
 

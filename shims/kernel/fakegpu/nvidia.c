@@ -457,15 +457,18 @@ no_parameters:
 	return err;
 }
 
-void fakegpu_nvidia_exit(void)
+bool fakegpu_nvidia_exit(void)
 {
+	bool leaked;
+
 	if (!nvidia)
-		return;
+		return false;
 	nv_proc_exit();
 	destroy_nodes();
 	class_destroy(nv_class);
 	cdev_del(&nv_cdev);
 	unregister_chrdev_region(MKDEV(NV_MAJOR, 0), NV_MINOR_CONTROL + 1);
-	nv_rm_exit();
+	leaked = nv_rm_exit();
 	kfree(nv_gpus);
+	return leaked;
 }

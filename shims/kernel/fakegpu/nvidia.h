@@ -58,7 +58,7 @@ struct nv_object *nv_object(u32 client, u32 handle);
 /* Takes a call of the resource manager, whose structure has been copied to arg. -EINVAL where the driver has no status for what is wrong. */
 int nv_rm_call(struct nv_file *f, u32 escape, void *arg, u32 size);
 void nv_rm_close(struct nv_file *f);
-void nv_rm_exit(void);	/* when no file is open any more */
+bool nv_rm_exit(void);	/* when no file is open any more; whether it had a leak to report */
 /* RM_CONTROL; returns the status. */
 u32 nv_rm_control(struct nv_file *f, const struct nvos54 *call);
 /* MAP_MEMORY_DMA and UNMAP_MEMORY_DMA in all their lengths. */

@@ -646,14 +646,19 @@ void nv_rm_close(struct nv_file *f)
 	mutex_unlock(&nv_rm_lock);
 }
 
-void nv_rm_exit(void)
+bool nv_rm_exit(void)
 {
+	bool leaked = objects.table.count;
 	u32 i;
 
-	if (objects.table.count)
+	if (leaked)
 		pr_err("LEAK: %llu objects of the resource manager were left\n", objects.table.count);
-	for (i = 0; i < nv_gpu_count; i++)
-		if (nv_gpus[i].used || nv_gpus[i].devices)
-			pr_err("LEAK: %llu bytes and %u devices of GPU %u were left\n", nv_gpus[i].used, nv_gpus[i].devices, i);
+	for (i = 0; i < nv_gpu_count; i++) {
+		if (!nv_gpus[i].used && !nv_gpus[i].devices)
+			continue;
+		leaked = true;
+		pr_err("LEAK: %llu bytes and %u devices of GPU %u were left\n", nv_gpus[i].used, nv_gpus[i].devices, i);
+	}
 	rm_clear(&objects, release, NULL);
+	return leaked;
 }
