@@ -85,7 +85,7 @@ static inline int device_open(int flags)
 	if (fd >= 0)
 		return fd;
 	if (errno == ENOENT || errno == ENXIO)
-		fprintf(stderr, "there is no " DEVICE ": load the module: make load\n");
+		fprintf(stderr, "there is no " DEVICE ": load the module: make load MODULE=fakegpu\n");
 	else if (errno == EACCES || errno == EPERM)
 		fprintf(stderr, DEVICE ": %s: run as root, or give yourself the right to open it\n", strerror(errno));
 	else
@@ -143,6 +143,18 @@ static inline int job_wait(int fd, uint64_t seqno, int64_t timeout_ns, uint64_t 
 	if (completed)
 		*completed = arg.completed_seq;
 	return err;
+}
+
+/* Submits jobs until those under way take so long, or no more fit. Whether they take a third of it, at least. */
+static inline bool submit_long(int fd, uint32_t handle, int64_t ns, uint64_t *last)
+{
+	int64_t latency = device_info(fd).job_latency_us * 1000ll, n;
+	uint64_t seqno, completed;
+
+	for (n = 0; n * latency < ns && n < 1 << 16 && !job_submit(fd, handle, &seqno); n++)
+		*last = seqno;
+	job_wait(fd, *last, 0, &completed);
+	return (int64_t)(*last - completed) * latency >= ns / 3;
 }
 
 static inline const struct fakegpu_page *page_map(int fd)

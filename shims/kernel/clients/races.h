@@ -152,7 +152,7 @@ static void test_race_free(void)
 	close(shared);
 }
 
-enum { EACH = 100, SUBMITTERS = 8 };
+enum { EACH = 50, SUBMITTERS = 8 };
 static unsigned char given[EACH * SUBMITTERS + 1];
 
 static void *submit_many(void *arg)
