@@ -45,6 +45,9 @@ func build(kernel debian.Kernel) (*initramfs, error) {
 			}
 		}
 	}
+	if err := a.addDynamic(); err != nil {
+		return nil, err
+	}
 	for _, dir := range []string{"dev", "proc", "sys", "tmp", "etc"} {
 		a.add(dir, os.ModeDir|0o755, nil)
 	}
