@@ -77,25 +77,31 @@ func cgroupFolder(cgroup, mounts string) (string, error) {
 	if strings.HasSuffix(path, " (deleted)") {
 		return "", fmt.Errorf("%q is no longer there", path)
 	}
-	mounted := false
-	for line := range strings.Lines(mounts) {
-		// 36 35 0:31 ROOT MOUNTPOINT OPTIONS [OPTIONAL…] - TYPE SOURCE OPTIONS
-		before, after, _ := strings.Cut(line, " - ")
-		fields := strings.Fields(before)
-		if !strings.HasPrefix(after, "cgroup2 ") || len(fields) < 5 {
-			continue
-		}
-		mounted = true
-		root := strings.TrimSuffix(unescape(fields[3]), "/")
-		rest, ok := strings.CutPrefix(path, root)
+	mounted := cgroupMounts(mounts)
+	for _, m := range mounted {
+		rest, ok := strings.CutPrefix(path, m.root)
 		if ok && (rest == "" || rest[0] == '/') && rest != "/.." && !strings.HasPrefix(rest, "/../") {
-			return filepath.Join(unescape(fields[4]), rest), nil
+			return filepath.Join(m.folder, rest), nil
 		}
 	}
-	if !mounted {
+	if len(mounted) == 0 {
 		return "", fmt.Errorf("%w: none is mounted", ErrNotCgroup2)
 	}
 	return "", fmt.Errorf("%q is outside of what this process has mounted of cgroup2", path)
+}
+
+// cgroupMount is a folder where cgroup2 is mounted, or the part of it below root; root does not end in a slash.
+type cgroupMount struct{ folder, root string }
+
+// cgroupMounts are those in mountinfo: 36 35 0:31 ROOT FOLDER OPTIONS [OPTIONAL…] - TYPE SOURCE OPTIONS
+func cgroupMounts(mountinfo string) (mounts []cgroupMount) {
+	for line := range strings.Lines(mountinfo) {
+		before, after, _ := strings.Cut(line, " - ")
+		if fields := strings.Fields(before); strings.HasPrefix(after, "cgroup2 ") && len(fields) >= 5 {
+			mounts = append(mounts, cgroupMount{unescape(fields[4]), strings.TrimSuffix(unescape(fields[3]), "/")})
+		}
+	}
+	return mounts
 }
 
 var octal = regexp.MustCompile(`\\[0-7]{3}`)
@@ -106,4 +112,28 @@ func unescape(path string) string {
 		n, _ := strconv.ParseUint(s[1:], 8, 8)
 		return string([]byte{byte(n)})
 	})
+}
+
+// CgroupPaths are the folders that this process sees of cgroup2, by their ids. It is empty where there are none.
+func CgroupPaths() map[uint64]string {
+	paths := map[uint64]string{}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return paths
+	}
+	for _, m := range cgroupMounts(string(mounts)) {
+		filepath.WalkDir(m.folder, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil { // removed meanwhile
+				return nil
+			}
+			if !entry.IsDir() {
+				return nil
+			}
+			if id, err := CgroupID(path); err == nil && paths[id] == "" {
+				paths[id] = path
+			}
+			return nil
+		})
+	}
+	return paths
 }
