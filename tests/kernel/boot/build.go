@@ -22,6 +22,9 @@ func build(kernel debian.Kernel) (*initramfs, error) {
 		return nil, err
 	}
 	static := []string{"CGO_ENABLED=0"}
+	if err := command(static, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(out, "bin")+"/", "./shims/vgpuctl/vgpuctl"); err != nil {
+		return nil, err
+	}
 	guest := filepath.Join(out, "guest.test")
 	if err := command(static, "go", "test", "-c", "-tags", "guest", "-ldflags=-s -w", "-o", guest, "./tests/kernel"); err != nil {
 		return nil, err
