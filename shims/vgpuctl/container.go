@@ -130,7 +130,7 @@ func checkGrants(grants []Grant) error {
 		if slices.ContainsFunc(grants[:i], func(h Grant) bool { return h.Minor == g.Minor }) {
 			return &Error{op, invalid("it is granted twice"), "name each GPU once"}
 		}
-		if err := g.Limits.check(op); err != nil {
+		if err := g.Limits.check(op, g.Minor); err != nil {
 			return err
 		}
 	}

@@ -64,7 +64,7 @@ func (d *Device) Stats() (Stats, error) {
 }
 
 // TaskUsage is what a process uses of a GPU, or of all with MinorAny. tgid is as in the caller's PID namespace.
-// ENOENT: the module knows nothing of it.
+// ESRCH: there is no such process.
 func (d *Device) TaskUsage(tgid uint32, minor Minor) (Usage, error) {
 	usage := Usage{Tgid: tgid, Minor: minor}
 	op := fmt.Sprintf("read what process %d uses of %s", tgid, gpu(minor))
@@ -75,7 +75,8 @@ func (d *Device) TaskUsage(tgid uint32, minor Minor) (Usage, error) {
 	return usage, err
 }
 
-// CgroupUsage is what a cgroup and those below it use of a GPU, or of all with MinorAny. ENOENT: the module knows nothing of it.
+// CgroupUsage is what a cgroup and those below it use of a GPU, or of all with MinorAny. ENOENT: there is
+// no such cgroup.
 func (d *Device) CgroupUsage(id uint64, minor Minor) (Usage, error) {
 	usage := Usage{CgroupID: id, Minor: minor}
 	err := call(d, fmt.Sprintf("read what cgroup %d uses of %s", id, gpu(minor)), IoctlGetUsage, &usage)
@@ -86,7 +87,7 @@ func (d *Device) CgroupUsage(id uint64, minor Minor) (Usage, error) {
 // the caller's PID namespace. ESRCH: there is no such process.
 func (d *Device) SetPolicy(tgid uint32, minor Minor, limits Limits) error {
 	op := "set " + taskPolicy(tgid, minor)
-	if err := limits.check(op); err != nil {
+	if err := limits.check(op, minor); err != nil {
 		return err
 	}
 	return call(d, op, IoctlSetPolicy, &Policy{tgid, minor, limits})
@@ -108,7 +109,7 @@ func (d *Device) ClearPolicy(tgid uint32, minor Minor) error {
 // before. It ends with the cgroup. CgroupID tells the id.
 func (d *Device) SetCgroupPolicy(id uint64, minor Minor, limits Limits) error {
 	op := "set " + cgroupPolicy(id, minor)
-	if err := limits.check(op); err != nil {
+	if err := limits.check(op, minor); err != nil {
 		return err
 	}
 	return call(d, op, IoctlSetCgroupPolicy, &CgroupPolicy{CgroupID: id, Minor: minor, Limits: limits})

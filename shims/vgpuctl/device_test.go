@@ -114,7 +114,10 @@ func TestLimits(t *testing.T) {
 		assert.ErrorIs(t, err, unix.EINVAL)
 		assert.ErrorIs(t, d.SetCgroupPolicy(7, 0, test.limits), unix.EINVAL)
 	}
-	_, err := d.TaskUsage(0, 0)
+	err := d.SetCgroupPolicy(7, 248, vgpuctl.Limits{})
+	assert.EqualError(t, err, "cannot set the policy of cgroup 7 for GPU 248: there is no GPU 248: want at most 247")
+	assert.ErrorIs(t, err, unix.EINVAL)
+	_, err = d.TaskUsage(0, 0)
 	assert.ErrorContains(t, err, "there is no process 0")
 	for _, ok := range []vgpuctl.Limits{{}, {Weight: 10000}, {TimesliceMinUs: 3}, {TimesliceMaxUs: 2}, {TimesliceMinUs: 2, TimesliceMaxUs: 2}, {Flags: 1}} {
 		assert.NoError(t, ok.Check())
@@ -134,8 +137,15 @@ func TestUsage(t *testing.T) {
 	u, err = d.CgroupUsage(7, vgpuctl.MinorAny)
 	require.NoError(t, err)
 	assert.Equal(t, m.Usage[1], u)
-	_, err = d.TaskUsage(7, 2)
-	assert.EqualError(t, err, "cannot read what process 7 uses of GPU 2: no such file or directory: it has not used a GPU since the module was loaded: name one that has")
+	u, err = d.TaskUsage(7, 2)
+	require.NoError(t, err)
+	assert.Equal(t, vgpuctl.Usage{Tgid: 7, Minor: 2}, u)
+	m.Processes, m.Cgroups = map[uint32]bool{7: true}, map[uint64]bool{7: true}
+	_, err = d.TaskUsage(8, 2)
+	assert.EqualError(t, err, "cannot read what process 8 uses of GPU 2: no such process: name a process that runs, by its number in this PID namespace")
+	_, err = d.CgroupUsage(8, vgpuctl.MinorAny)
+	assert.EqualError(t, err, "cannot read what cgroup 8 uses of any GPU: no such file or directory: "+
+		"name a folder of cgroup2 that is there, and in this cgroup namespace, by its inode number")
 }
 
 func TestEvents(t *testing.T) {
@@ -156,21 +166,22 @@ func TestEvents(t *testing.T) {
 	}
 
 	// A reader that is too slow is told how many it missed, where it missed them.
-	for range vgputest.QueueLength + 5 {
+	for range vgputest.EventsKept + 5 {
 		m.Emit(sent)
 	}
-	seen, lost := uint64(0), uint64(0)
-	for seen < vgputest.QueueLength {
-		_, n, err := events.Next(t.Context())
-		require.NoError(t, err)
-		assert.Zero(t, n)
-		seen++
-	}
-	m.Emit(sent)
 	e, lost, err := events.Next(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, uint64(5), lost)
-	assert.Equal(t, 3+vgputest.QueueLength+6, int(e.Sequence))
+	assert.Equal(t, uint64(3+5+1), e.Sequence)
+	for sequence := e.Sequence + 1; sequence <= 3+vgputest.EventsKept+5; sequence++ {
+		e, lost, err = events.Next(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, lost)
+		assert.Equal(t, sequence, e.Sequence)
+	}
+	stats, err := d.Stats()
+	require.NoError(t, err)
+	assert.Equal(t, uint64(5), stats.EventsLost)
 
 	// Waiting ends with the context.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

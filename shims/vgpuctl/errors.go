@@ -50,7 +50,7 @@ var particular = map[uint32]map[unix.Errno]string{
 			"make -C shims/kernel reload ALLOW_ENFORCE=1",
 		unix.EINVAL: "this module has no such mode: want off, dry-run or enforce",
 	},
-	IoctlGetUsage:          {unix.ENOENT: "it has not used a GPU since the module was loaded: name one that has", unix.ESRCH: noProcess},
+	IoctlGetUsage:          {unix.ENOENT: noCgroup, unix.ESRCH: noProcess},
 	IoctlSetPolicy:         {unix.ESRCH: noProcess, unix.ENOSPC: tooMany, unix.EINVAL: badLimits},
 	IoctlGetPolicy:         {unix.ESRCH: noProcess, unix.ENOENT: noPolicy},
 	IoctlClearPolicy:       {unix.ESRCH: noProcess, unix.ENOENT: noPolicy},
@@ -67,7 +67,7 @@ const (
 
 const (
 	noProcess = "name a process that runs, by its number in this PID namespace"
-	noCgroup  = "name a folder of cgroup2 that is there: the number is that of its inode"
+	noCgroup  = "name a folder of cgroup2 that is there, and in this cgroup namespace, by its inode number"
 	noPolicy  = "there is no policy for exactly that: vgpuctl policy list shows those there are"
 	tooMany   = "there is no room for more policies: clear some that are no longer needed"
 	badLimits = "this module knows no such limits: build and load the module of the same release"

@@ -193,6 +193,13 @@ func TestLayout(t *testing.T) {
 	}
 }
 
+// TestMinorMax: the number is in the header of NVIDIA's interface.
+func TestMinorMax(t *testing.T) {
+	text, err := os.ReadFile("../kernel/uapi/nvrm.h")
+	require.NoError(t, err)
+	assert.Contains(t, string(text), fmt.Sprintf("#define NV_MINOR_GPU_MAX %d\n", MinorMax))
+}
+
 // TestNames: every constant of an enumeration has a name of its own, which leads back to it.
 func TestNames(t *testing.T) {
 	for name, value := range constants {

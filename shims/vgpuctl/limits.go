@@ -27,8 +27,13 @@ func (l Limits) Check() error {
 	return nil
 }
 
-func (l Limits) check(op string) error {
-	if err := l.Check(); err != nil {
+// check is Check, and looks at the GPU that the limits are for.
+func (l Limits) check(op string, minor Minor) error {
+	err := l.Check()
+	if err == nil && minor > MinorMax && minor != MinorAny {
+		err = invalid("there is no GPU %d: want at most %d", minor, MinorMax)
+	}
+	if err != nil {
 		return &Error{Op: op, Err: err}
 	}
 	return nil

@@ -32,6 +32,9 @@ type Minor uint32
 // GPU that is not known.
 const MinorAny Minor = 0xffffffff
 
+// MinorMax is the greatest minor number of a GPU.
+const MinorMax Minor = 247
+
 // String is the number or "any".
 func (m Minor) String() string {
 	if m == MinorAny {

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nvmlfab/nvmlfab/shims/vgpuctl"
 	"github.com/nvmlfab/nvmlfab/shims/vgpuctl/vgputest"
@@ -21,8 +21,22 @@ import (
 // bench is a command whose module stands in for the kernel's.
 type bench struct {
 	*testing.T
-	module *vgputest.Module
+	module  *vgputest.Module
+	printed func() // called whenever something is
 	surroundings
+}
+
+// output is what a command prints.
+type output struct {
+	text    bytes.Buffer
+	printed func()
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if o.printed != nil {
+		defer o.printed()
+	}
+	return o.text.Write(p)
 }
 
 func newBench(t *testing.T) *bench {
@@ -61,11 +75,11 @@ func (b *bench) fails(command string, want int, line string) {
 }
 
 func (b *bench) run(args ...string) (string, string, int) {
-	var stdout, stderr bytes.Buffer
+	stdout, stderr := output{printed: b.printed}, output{}
 	s := b.surroundings
 	s.stdout, s.stderr = &stdout, &stderr
 	status := run(args, &s)
-	return stdout.String(), stderr.String(), status
+	return stdout.text.String(), stderr.text.String(), status
 }
 
 func TestStatus(t *testing.T) {
@@ -261,8 +275,8 @@ last timeslice   2ms
   "timeslice_us": 0
 }
 `)
-	b.fails("usage --pid 7", 1, "cannot read what process 7 uses of any GPU: no such file or directory: "+
-		"it has not used a GPU since the module was loaded: name one that has")
+	b.module.Processes = map[uint32]bool{7: true}
+	b.fails("usage --pid 8", 1, "cannot read what process 8 uses of any GPU: no such process: name a process that runs, by its number in this PID namespace")
 	b.file("tasks", "tgid comm\n7 python3\n")
 	b.file("cgroups", "cgroup_id device_bytes\n55 9\n")
 	b.says("usage", `tasks
@@ -352,33 +366,17 @@ func TestWatch(t *testing.T) {
 // TestWatchLost: a line, or a field of the next event printed, tells how many events were lost.
 func TestWatchLost(t *testing.T) {
 	for how, want := range map[string]string{
-		"":       `(?s)^[1-9]\d* events were lost here: they came faster than they were read\n.* exit .*\n$`,
-		"--json": `^{.*"type":"exit".*"lost":[1-9]\d*}\n$`,
+		"":       `^12.345678 open .*\n300 events were lost here: they came faster than they were read\n13.000001 exit .*\n$`,
+		"--json": `^{.*"type":"open".*"comm":"py"}\n{.*"type":"exit".*"lost":300}\n$`,
 	} {
 		b := newBench(t)
-		open := b.open
-		b.open = func() (*vgpuctl.Device, error) {
-			d, err := open()
-			for range vgputest.QueueLength + 300 {
-				b.module.Emit(events[0])
-			}
-			return d, err
-		}
-		done := make(chan bool)
-		stdout, _, status := b.watch("watch --type exit --count 1 "+how, func() {
-			go func() {
-				for { // until there is room for it
-					select {
-					case <-done:
-						return
-					default:
-						b.module.Emit(events[4])
-						time.Sleep(time.Millisecond)
-					}
-				}
-			}()
+		printed := make(chan bool, 9)
+		b.printed = func() { printed <- true }
+		stdout, _, status := b.watch("watch --type open,exit --count 2 "+how, func() {
+			b.module.Emit(events[0])
+			<-printed
+			b.module.Emit(append(slices.Repeat(events[1:2], vgputest.EventsKept+299), events[4])...)
 		})
-		close(done)
 		assert.Zero(t, status)
 		assert.Regexp(t, want, stdout)
 	}

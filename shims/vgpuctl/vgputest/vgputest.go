@@ -1,5 +1,5 @@
 // Package vgputest stands in for the kernel module vgpu in tests of programs that use package vgpuctl: a Module answers as the
-// kernel does, but watches no driver. tests/kernel holds the two against each other.
+// kernel does, but watches no driver.
 package vgputest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Module is a module with its policies. Its fields are set before it is used.
+// Module is a module with its policies; New makes one. Its fields are set before it is used.
 type Module struct {
 	Info  vgpuctl.Info
 	Stats vgpuctl.Stats // Policies and CgroupPolicies, which is the number of those there are, aside
@@ -19,16 +19,16 @@ type Module struct {
 	Processes map[uint32]bool
 	// Cgroups are those that there are; nil: all.
 	Cgroups map[uint64]bool
-	// Usage is what GET_USAGE answers, by its three first fields.
+	// Usage is what GET_USAGE answers, by its three first fields; who is not there has used nothing.
 	Usage []vgpuctl.Usage
 	// Fail is asked before every request; what is not 0 is the answer.
 	Fail func(request uint32) unix.Errno
 
-	mutex    sync.Mutex
-	tasks    map[taskKey]vgpuctl.Limits
-	cgroups  map[cgroupKey]vgpuctl.Limits
-	sequence uint64
-	open     map[*handle]bool
+	mutex   sync.Mutex
+	tasks   map[taskKey]vgpuctl.Limits
+	cgroups map[cgroupKey]vgpuctl.Limits
+	events  []vgpuctl.Event // the last ones
+	more    chan struct{}   // is closed when one comes
 }
 
 type (
@@ -42,27 +42,22 @@ type (
 	}
 )
 
-// QueueLength is how many events wait for a reader. Those that come when it is full are lost to it.
-const QueueLength = 1024
+// EventsKept is how many events there are to be read. A reader that is further behind loses the oldest.
+const EventsKept = 4096
 
 // New makes a module that is hooked to a driver, in dry-run and allowed to enforce.
 func New() *Module {
 	info := vgpuctl.Info{ABIVersion: vgpuctl.ABIVersion, Mode: vgpuctl.ModeDryRun, MayEnforce: 1, Hooked: 1}
 	copy(info.Driver[:], "nvidia")
 	copy(info.DriverVersion[:], "580.105.08")
-	return &Module{Info: info}
+	return &Module{Info: info, tasks: map[taskKey]vgpuctl.Limits{}, cgroups: map[cgroupKey]vgpuctl.Limits{}, more: make(chan struct{})}
 }
 
 // Open opens its device.
 func (m *Module) Open() *vgpuctl.Device {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if m.open == nil {
-		m.open = map[*handle]bool{}
-	}
-	h := &handle{module: m, queue: make(chan vgpuctl.Event, QueueLength)}
-	m.open[h] = true
-	return vgpuctl.New(h)
+	return vgpuctl.New(&handle{module: m, last: m.Stats.Events})
 }
 
 // Emit sends events to all open devices. It numbers them.
@@ -70,17 +65,13 @@ func (m *Module) Emit(events ...vgpuctl.Event) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	for _, e := range events {
-		m.sequence++
 		m.Stats.Events++
-		e.Sequence = m.sequence
-		for h := range m.open {
-			select {
-			case h.queue <- e:
-			default:
-				m.Stats.EventsLost++
-			}
-		}
+		e.Sequence = m.Stats.Events
+		m.events = append(m.events, e)
 	}
+	m.events = m.events[max(0, len(m.events)-EventsKept):]
+	close(m.more)
+	m.more = make(chan struct{})
 }
 
 // Policies are those of processes that there are.
@@ -108,38 +99,45 @@ func (m *Module) CgroupPolicies() []vgpuctl.CgroupPolicy {
 // handle is an open device; it is a vgpuctl.Driver.
 type handle struct {
 	module *Module
-	queue  chan vgpuctl.Event
+	last   uint64 // sequence of the event read last
 }
 
-func (h *handle) Close() error {
-	h.module.mutex.Lock()
-	defer h.module.mutex.Unlock()
-	delete(h.module.open, h)
-	return nil
-}
+func (h *handle) Close() error { return nil }
 
 func (h *handle) Read(ctx context.Context, p []byte) (int, error) {
-	size := binary.Size(vgpuctl.Event{})
-	if len(p) < size {
+	if len(p) < binary.Size(vgpuctl.Event{}) {
 		return 0, unix.EINVAL
 	}
-	n := 0
-	put := func(e vgpuctl.Event) { n += encode(p[n:], &e) }
-	select {
-	case e := <-h.queue:
-		put(e)
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-	for len(p)-n >= size {
-		select {
-		case e := <-h.queue:
-			put(e)
-		default:
+	for {
+		n, more := h.take(p)
+		if n > 0 {
 			return n, nil
 		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	}
-	return n, nil
+}
+
+// take writes the events that there are and fit, and returns what is closed when there are more.
+func (h *handle) take(p []byte) (n int, more <-chan struct{}) {
+	m := h.module
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	for _, e := range m.events {
+		if e.Sequence <= h.last {
+			continue
+		}
+		if len(p)-n < binary.Size(e) {
+			break
+		}
+		n += encode(p[n:], &e)
+		m.Stats.EventsLost += e.Sequence - h.last - 1
+		h.last = e.Sequence
+	}
+	return n, m.more
 }
 
 func encode(p []byte, value any) int {
@@ -191,37 +189,37 @@ func (m *Module) answer(request uint32, argument []byte) unix.Errno {
 		return with(argument, m.usage)
 	case vgpuctl.IoctlSetPolicy, vgpuctl.IoctlGetPolicy, vgpuctl.IoctlClearPolicy:
 		return with(argument, func(p *vgpuctl.Policy) unix.Errno {
-			if m.Processes != nil && !m.Processes[p.Tgid] {
+			if !valid(p.Minor) {
+				return unix.EINVAL
+			}
+			if !there(m.Processes, p.Tgid) {
 				return unix.ESRCH
 			}
-			return change(&m.tasks, request&0xff-vgpuctl.IoctlSetPolicy&0xff, taskKey{p.Tgid, p.Minor}, &p.Limits)
+			return change(m.tasks, request&0xff-vgpuctl.IoctlSetPolicy&0xff, taskKey{p.Tgid, p.Minor}, &p.Limits)
 		})
 	case vgpuctl.IoctlSetCgroupPolicy, vgpuctl.IoctlGetCgroupPolicy, vgpuctl.IoctlClearCgroupPolicy:
 		return with(argument, func(p *vgpuctl.CgroupPolicy) unix.Errno {
-			if p.Reserved != 0 {
+			if !valid(p.Minor) || p.Reserved != 0 {
 				return unix.EINVAL
 			}
-			if m.Cgroups != nil && !m.Cgroups[p.CgroupID] {
+			if !there(m.Cgroups, p.CgroupID) {
 				return unix.ENOENT
 			}
-			return change(&m.cgroups, request&0xff-vgpuctl.IoctlSetCgroupPolicy&0xff, cgroupKey{p.CgroupID, p.Minor}, &p.Limits)
+			return change(m.cgroups, request&0xff-vgpuctl.IoctlSetCgroupPolicy&0xff, cgroupKey{p.CgroupID, p.Minor}, &p.Limits)
 		})
 	}
 	return unix.ENOTTY
 }
 
 // change sets, gets or clears a policy, by how: 0, 1 or 2.
-func change[K comparable](policies *map[K]vgpuctl.Limits, how uint32, key K, limits *vgpuctl.Limits) unix.Errno {
-	there, ok := (*policies)[key]
+func change[K comparable](policies map[K]vgpuctl.Limits, how uint32, key K, limits *vgpuctl.Limits) unix.Errno {
+	there, ok := policies[key]
 	switch how {
 	case 0:
 		if limits.Check() != nil {
 			return unix.EINVAL
 		}
-		if *policies == nil {
-			*policies = map[K]vgpuctl.Limits{}
-		}
-		(*policies)[key] = *limits
+		policies[key] = *limits
 		return 0
 	case 1:
 		if ok {
@@ -230,7 +228,7 @@ func change[K comparable](policies *map[K]vgpuctl.Limits, how uint32, key K, lim
 		}
 	case 2:
 		if ok {
-			delete(*policies, key)
+			delete(policies, key)
 			return 0
 		}
 	}
@@ -249,8 +247,13 @@ func (m *Module) setMode(mode *vgpuctl.Mode) unix.Errno {
 }
 
 func (m *Module) usage(u *vgpuctl.Usage) unix.Errno {
-	if u.Tgid != 0 && u.CgroupID != 0 {
+	switch {
+	case u.Tgid != 0 && u.CgroupID != 0:
 		return unix.EINVAL
+	case u.Tgid != 0 && !there(m.Processes, u.Tgid):
+		return unix.ESRCH
+	case u.Tgid == 0 && !there(m.Cgroups, u.CgroupID):
+		return unix.ENOENT
 	}
 	for _, known := range m.Usage {
 		if known.Tgid == u.Tgid && known.CgroupID == u.CgroupID && known.Minor == u.Minor {
@@ -258,5 +261,10 @@ func (m *Module) usage(u *vgpuctl.Usage) unix.Errno {
 			return 0
 		}
 	}
-	return unix.ENOENT
+	*u = vgpuctl.Usage{CgroupID: u.CgroupID, Tgid: u.Tgid, Minor: u.Minor}
+	return 0
 }
+
+func valid(minor vgpuctl.Minor) bool { return minor <= vgpuctl.MinorMax || minor == vgpuctl.MinorAny }
+
+func there[K comparable](all map[K]bool, one K) bool { return all == nil || all[one] }
