@@ -14,8 +14,10 @@
 #include <linux/string.h>
 #include <linux/types.h>
 
+#ifndef LOGIC_TESTS
 static inline void *logic_alloc(size_t bytes) { return kvzalloc(bytes, GFP_KERNEL); }
 static inline void logic_free(void *p) { kvfree(p); }
+#endif
 #else
 #include <errno.h>
 #include <stdbool.h>
@@ -35,7 +37,9 @@ typedef __s64 s64;
 #define U64_MAX UINT64_MAX
 #define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#endif
 
+#if !defined(__KERNEL__) || defined(LOGIC_TESTS)
 void *logic_alloc(size_t bytes);	/* zeroed; the tests make it fail */
 void logic_free(void *p);
 #endif

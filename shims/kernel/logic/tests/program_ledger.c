@@ -1,0 +1,730 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "../ledger.h"
+#include "program.h"
+#include "suite.h"
+
+/* Few of each, so that they meet. A client's number is a handle in it, too. */
+#define TASKS 4			/* 1 to 4, with cgroups of their own above which others lie that they share */
+#define CLIENTS 5		/* 1 to 4 */
+#define HANDLES 9		/* 1 to 8 */
+#define FILES 4			/* 0 to 3 */
+#define CHARGES 24
+#define POLICIES 24
+#define LEVELS 3
+#define IDS 64			/* of tasks and cgroups, which are told apart by scope */
+#define NOTHING (-1)
+
+typedef unsigned __int128 u128;
+
+static const u32 minors[] = { 0, 1, VGPU_MINOR_ANY };
+static const u32 instances[] = { 1, 0 };
+static const u64 sizes[] = { 0, 1, 2, 3, 5, 8, 1ull << 63, U64_MAX };
+
+struct model_object { bool there, seen; int parent, charge; u32 class, device, held; };
+struct model_client { u32 file, task, levels; u64 cgroup[LEVELS]; };
+struct model_charge {
+	bool there, pending;
+	enum rm_memory kind;
+	u64 bytes;
+	u32 minor, task, levels;	/* task 0: one that is gone */
+	u64 cgroup[LEVELS];
+	struct ledger_charge *real;
+};
+struct model_account { bool there; u64 peak, denied, timeslices, timeslice_us, turn; };
+struct model_policy { bool there; enum vgpu_scope scope; u64 id; u32 minor; struct vgpu_limits limits; };
+
+static struct ledger ledger;
+static struct policies policies;
+static struct {
+	struct model_object object[CLIENTS][HANDLES];
+	struct model_client client[CLIENTS];
+	struct model_charge charge[CHARGES];
+	struct model_account account[2][IDS][3];
+	u64 peak_all[2][IDS];
+	struct model_policy policy[POLICIES];
+	u32 holds, turns;
+	u64 freed;
+} m;
+
+static u64 saturated(u128 sum)
+{
+	return sum > U64_MAX ? U64_MAX : (u64)sum;
+}
+
+static struct policy_subject subject(struct program *p)
+{
+	u32 task = 1 + program_byte(p) % TASKS;
+
+	return (struct policy_subject){ task, minors[program_byte(p) % 3], LEVELS, { 10 + task, 20 + task / 2, 30 } };
+}
+
+static u32 slot(u32 minor)
+{
+	return minor == VGPU_MINOR_ANY ? 2 : minor;
+}
+
+static bool charged(const struct model_charge *c, u32 scope, u64 id)
+{
+	u32 i;
+
+	if (scope == 0)
+		return c->task == id;
+	for (i = 0; i < c->levels; i++)
+		if (c->cgroup[i] == id)
+			return true;
+	return false;
+}
+
+/* scope 0: tasks, 1: cgroups. minor: that alone, or all for VGPU_MINOR_ANY; with plus_unknown also what could not be told. */
+static u64 use(u32 scope, u64 id, u32 minor, bool plus_unknown, enum rm_memory kind, u64 *count)
+{
+	u128 sum = 0;
+	u32 i;
+
+	for (i = 0; i < CHARGES; i++) {
+		struct model_charge *c = &m.charge[i];
+
+		if (!c->there || !charged(c, scope, id))
+			continue;
+		if (minor != VGPU_MINOR_ANY && c->minor != minor && !(plus_unknown && c->minor == VGPU_MINOR_ANY))
+			continue;
+		if (count)
+			++*count;
+		if (c->kind == kind)
+			sum += c->bytes;
+	}
+	return saturated(sum);
+}
+
+/* Of one account alone, that of an unknown GPU too. */
+static u64 use_of(u32 scope, u64 id, u32 minor, enum rm_memory kind, u64 *count)
+{
+	u128 sum = 0;
+	u32 i;
+
+	for (i = 0; i < CHARGES; i++) {
+		struct model_charge *c = &m.charge[i];
+
+		if (!c->there || c->minor != minor || !charged(c, scope, id))
+			continue;
+		if (count)
+			++*count;
+		if (c->kind == kind)
+			sum += c->bytes;
+	}
+	return saturated(sum);
+}
+
+/* Accounts that come into being, and peaks, after a charge has come to where it is. */
+static void arrive(u32 scope, u64 id, u32 minor)
+{
+	struct model_account *a = &m.account[scope][id][slot(minor)];
+	u64 one = use_of(scope, id, minor, RM_MEMORY_DEVICE, NULL);
+	u64 all = use(scope, id, VGPU_MINOR_ANY, false, RM_MEMORY_DEVICE, NULL);
+
+	a->there = true;
+	if (one > a->peak)
+		a->peak = one;
+	if (all > m.peak_all[scope][id])
+		m.peak_all[scope][id] = all;
+}
+
+static void arrive_all(const struct model_charge *c)
+{
+	u32 i;
+
+	if (c->task)
+		arrive(0, c->task, c->minor);
+	for (i = 0; i < c->levels; i++)
+		arrive(1, c->cgroup[i], c->minor);
+}
+
+static void drop_accounts(u32 scope, u64 id)
+{
+	memset(m.account[scope][id], 0, sizeof(m.account[scope][id]));
+	m.peak_all[scope][id] = 0;
+}
+
+/* ---- Policies ---- */
+
+static struct model_policy *policy_at(enum vgpu_scope scope, u64 id, u32 minor)
+{
+	u32 i;
+
+	for (i = 0; i < POLICIES; i++)
+		if (m.policy[i].there && m.policy[i].scope == scope && m.policy[i].id == id && m.policy[i].minor == minor)
+			return &m.policy[i];
+	return NULL;
+}
+
+static struct model_policy *policy_for(enum vgpu_scope scope, u64 id, u32 minor)
+{
+	struct model_policy *p = policy_at(scope, id, minor);
+
+	return p ? p : policy_at(scope, id, VGPU_MINOR_ANY);
+}
+
+static void check_policy(struct program *p, const struct policy_subject *s, struct policy *out)
+{
+	struct policy_defaults d = { 6, 100, 0, program_byte(p) % 4 == 0 };
+	struct model_policy *first = policy_for(VGPU_SCOPE_TGID, s->tgid, s->minor), *q;
+	u32 i, limits = 0;
+
+	policy_resolve(&policies, s, &d, out);
+	if (first) {
+		PROGRAM_EXPECT(p, out->scope == VGPU_SCOPE_TGID && out->cgroup_id == 0);
+		PROGRAM_EXPECT(p, out->limits == (first->limits.memory_limit_bytes ? 1 : 0));
+		PROGRAM_EXPECT(p, !out->limits || (out->limit[0].bytes == first->limits.memory_limit_bytes && !out->limit[0].cgroup));
+		PROGRAM_EXPECT(p, !out->limits || out->limit[0].dry_run == out->dry_run);
+	}
+	for (i = 0; i < s->cgroups && out->scope != VGPU_SCOPE_TGID; i++) {
+		q = policy_for(VGPU_SCOPE_CGROUP, s->cgroup[i], s->minor);
+		if (!q)
+			continue;
+		if (!first)
+			PROGRAM_EXPECT(p, out->scope == VGPU_SCOPE_CGROUP && out->cgroup_id == s->cgroup[i]);
+		first = first ? first : q;
+		if (!q->limits.memory_limit_bytes)
+			continue;
+		PROGRAM_EXPECT(p, out->limit[limits].bytes == q->limits.memory_limit_bytes && out->limit[limits].cgroup == s->cgroup[i]);
+		PROGRAM_EXPECT(p, out->limit[limits].dry_run == (d.dry_run || q->limits.flags));
+		limits++;
+	}
+	PROGRAM_EXPECT(p, out->scope != VGPU_SCOPE_CGROUP || out->limits == limits);
+	if (first) {
+		PROGRAM_EXPECT(p, out->timeslice.weight == first->limits.weight);
+		PROGRAM_EXPECT(p, out->timeslice.min_us == (first->limits.timeslice_min_us ? first->limits.timeslice_min_us : 100));
+		PROGRAM_EXPECT(p, out->timeslice.max_us == first->limits.timeslice_max_us);
+		PROGRAM_EXPECT(p, out->dry_run == (d.dry_run || first->limits.flags));
+	} else {
+		PROGRAM_EXPECT(p, out->scope == VGPU_SCOPE_MODULE && out->limits == 1 && out->limit[0].bytes == 6 && !out->limit[0].cgroup);
+		PROGRAM_EXPECT(p, out->dry_run == d.dry_run && out->limit[0].dry_run == d.dry_run);
+	}
+}
+
+static void set_policy(struct program *p)
+{
+	u8 what = program_byte(p);
+	struct policy_subject s = subject(p);
+	enum vgpu_scope scope = what & 1 ? VGPU_SCOPE_TGID : VGPU_SCOPE_CGROUP;
+	u64 id = what & 1 ? s.tgid : s.cgroup[what / 2 % LEVELS];
+	struct vgpu_limits l = { program_byte(p) % 16, program_byte(p), program_byte(p), program_byte(p) * 64, program_byte(p) % 3 };
+	bool valid = l.weight <= 10000 && l.flags <= 1 && (!l.timeslice_max_us || l.timeslice_min_us <= l.timeslice_max_us);
+	struct model_policy *q = policy_at(scope, id, s.minor);
+	int err = what & 1 ? policy_set_tgid(&policies, id, s.minor, &l) : policy_set_cgroup(&policies, id, s.minor, &l);
+	u32 i, count = 0;
+
+	for (i = 0; i < POLICIES; i++)
+		count += m.policy[i].there && m.policy[i].scope == scope;
+	PROGRAM_EXPECT(p, err == (!valid ? -EINVAL : !q && count >= policies.max ? -ENOSPC : 0));
+	if (err)
+		return;
+	for (i = 0; !q; i++)
+		if (!m.policy[i].there)
+			q = &m.policy[i];
+	*q = (struct model_policy){ true, scope, id, s.minor, l };
+}
+
+static void clear_policy(struct program *p)
+{
+	u8 what = program_byte(p);
+	struct policy_subject s = subject(p);
+	u64 id = what & 1 ? s.tgid : s.cgroup[what / 2 % LEVELS];
+	struct model_policy *q = policy_at(what & 1 ? VGPU_SCOPE_TGID : VGPU_SCOPE_CGROUP, id, s.minor);
+	int err = what & 1 ? policy_clear_tgid(&policies, id, s.minor) : policy_clear_cgroup(&policies, id, s.minor);
+
+	PROGRAM_EXPECT(p, err == (q ? 0 : -ENOENT));
+	if (q)
+		q->there = false;
+}
+
+static u32 forget_policies(enum vgpu_scope scope, u64 id)
+{
+	u32 i, dropped = 0;
+
+	for (i = 0; i < POLICIES; i++) {
+		if (!m.policy[i].there || m.policy[i].scope != scope || m.policy[i].id != id)
+			continue;
+		m.policy[i].there = false;
+		dropped++;
+	}
+	return dropped;
+}
+
+/* ---- Objects ---- */
+
+static int last_holder(int charge, u32 *client)
+{
+	int found = NOTHING;
+	u32 c, h;
+
+	for (c = 0; c < CLIENTS; c++)
+		for (h = 0; h < HANDLES; h++) {
+			if (!m.object[c][h].there || m.object[c][h].charge != charge)
+				continue;
+			if (found != NOTHING && m.object[*client][found].held > m.object[c][h].held)
+				continue;
+			found = h;
+			*client = c;
+		}
+	return found;
+}
+
+static void model_remove(u32 c, u32 h)
+{
+	struct model_object *o = &m.object[c][h];
+	u32 other;
+
+	for (other = 0; other < HANDLES; other++)
+		if (m.object[c][other].there && m.object[c][other].parent == (int)h && other != h)
+			model_remove(c, other);		/* no deeper than there are handles */
+	o->there = false;
+	if (o->charge == NOTHING || last_holder(o->charge, &other) != NOTHING)
+		return;
+	if (m.charge[o->charge].kind == RM_MEMORY_DEVICE)
+		m.freed = saturated((u128)m.freed + m.charge[o->charge].bytes);
+	m.charge[o->charge].there = false;
+}
+
+static void model_client(const struct policy_subject *s, u32 file, u32 c, bool seen)
+{
+	struct model_object *o = &m.object[c][c];
+
+	if (o->there && !seen)
+		return;
+	if (o->there && o->seen)
+		model_remove(c, c);
+	if (!o->there)
+		*o = (struct model_object){ .there = true, .parent = NOTHING, .charge = NOTHING, .class = NV01_ROOT_CLIENT };
+	o->seen = seen;
+	m.client[c] = (struct model_client){ file, s->tgid, s->cgroups, { s->cgroup[0], s->cgroup[1], s->cgroup[2] } };
+}
+
+static bool is_below(u32 c, int h, u32 top)
+{
+	for (; h != NOTHING; h = m.object[c][h].parent)
+		if (h == (int)top)
+			return true;
+	return false;
+}
+
+static struct model_object *model_place(u32 c, u32 parent, u32 h, u32 class)
+{
+	struct model_object *o = &m.object[c][h];
+
+	if (o->there && o->seen)
+		model_remove(c, h);
+	if (!parent || parent == h)
+		parent = c;
+	if (!m.object[c][parent].there)
+		m.object[c][parent] = (struct model_object){ .there = true, .parent = c, .charge = NOTHING };
+	if (!o->there)
+		*o = (struct model_object){ .there = true, .parent = parent, .charge = NOTHING };
+	else if (!is_below(c, parent, h))
+		o->parent = parent;
+	o->class = class;
+	o->seen = true;
+	return o;
+}
+
+static int pending(struct program *p)
+{
+	u32 i = program_byte(p) % CHARGES;
+
+	return m.charge[i].there && m.charge[i].pending ? (int)i : NOTHING;
+}
+
+static void add(struct program *p)
+{
+	static const u32 classes[] = { NV01_ROOT_CLIENT, NV01_ROOT, NV01_DEVICE_0, NV20_SUBDEVICE_0, NV01_MEMORY_LOCAL_USER };
+	struct policy_subject s = subject(p);
+	u32 file = program_byte(p) % FILES, c = 1 + program_byte(p) % (CLIENTS - 1), h = program_byte(p) % HANDLES;
+	struct rm_call call = { .client = c, .parent = program_byte(p) % HANDLES, .code = classes[program_byte(p) % 5], .device = program_byte(p) % 3 };
+	int i = pending(p);
+	struct model_charge *charge = i == NOTHING ? NULL : &m.charge[i];
+	struct model_object *o;
+	int err = ledger_add(&ledger, &s, file, &call, call.code < 0x80 && call.code != NV01_MEMORY_LOCAL_USER ? c : h, charge ? charge->real : NULL);
+
+	PROGRAM_EXPECT(p, !err);
+	if (call.code == NV01_ROOT || call.code == NV01_ROOT_CLIENT) {
+		if (charge)
+			charge->there = false;
+		model_client(&s, file, c, true);
+		return;
+	}
+	model_client(&s, file, c, false);
+	if (!h || h == c) {
+		if (charge)
+			charge->there = false;
+		return;
+	}
+	o = model_place(c, call.parent, h, call.code);
+	o->device = call.device;
+	o->charge = i;
+	o->held = ++m.holds;
+	if (charge)
+		charge->pending = false;
+}
+
+static void dup(struct program *p)
+{
+	struct policy_subject s = subject(p);
+	u32 c = 1 + program_byte(p) % (CLIENTS - 1), h = program_byte(p) % HANDLES;
+	u32 from = 1 + program_byte(p) % (CLIENTS - 1), source = program_byte(p) % HANDLES;
+	struct rm_call call = { .client = c, .parent = program_byte(p) % HANDLES, .source_client = from, .source_object = source };
+	struct model_object *o, *of = &m.object[from][source];
+
+	PROGRAM_EXPECT(p, !ledger_dup(&ledger, &s, &call, h));
+	model_client(&s, 0, c, false);
+	if (!h || h == c || (c == from && h == source))
+		return;
+	o = model_place(c, call.parent, h, 0);
+	if (!of->there)
+		return;
+	o->class = of->class;
+	o->device = of->device;
+	o->charge = of->charge;
+	o->held = ++m.holds;
+}
+
+static void free_object(struct program *p)
+{
+	u32 c = program_byte(p) % CLIENTS, h = program_byte(p) % HANDLES;
+	u64 freed;
+
+	m.freed = 0;
+	if (m.object[c][h].there)
+		model_remove(c, h);
+	freed = ledger_free(&ledger, c, h);
+	PROGRAM_EXPECT(p, freed == m.freed);
+}
+
+static void close_file(struct program *p)
+{
+	u32 file = program_byte(p) % FILES, c;
+	u64 freed;
+
+	m.freed = 0;
+	for (c = 0; c < CLIENTS && file; c++)
+		if (m.object[c][c].there && m.client[c].file == file)
+			model_remove(c, c);
+	freed = ledger_close(&ledger, file);
+	PROGRAM_EXPECT(p, freed == m.freed);
+}
+
+static void exit_task(struct program *p)
+{
+	u32 task = 1 + program_byte(p) % TASKS, c, i;
+	u64 freed;
+	u32 dropped = policy_drop_tgid(&policies, task);
+
+	PROGRAM_EXPECT(p, dropped == forget_policies(VGPU_SCOPE_TGID, task));
+	m.freed = 0;
+	for (c = 0; c < CLIENTS; c++)
+		if (m.object[c][c].there && m.client[c].task == task)
+			model_remove(c, c);
+	drop_accounts(0, task);
+	for (i = 0; i < CHARGES; i++) {
+		struct model_charge *charge = &m.charge[i];
+
+		if (!charge->there || charge->task != task)
+			continue;
+		charge->task = 0;
+		if (last_holder(i, &c) == NOTHING)
+			continue;
+		charge->task = m.client[c].task;
+		charge->levels = m.client[c].levels;
+		memcpy(charge->cgroup, m.client[c].cgroup, sizeof(charge->cgroup));
+	}
+	for (i = 0; i < CHARGES; i++)
+		if (m.charge[i].there)
+			arrive_all(&m.charge[i]);
+	freed = ledger_exit(&ledger, task);
+	PROGRAM_EXPECT(p, freed == m.freed);
+}
+
+static void forget(u32 *levels, u64 *cgroup, u64 id)
+{
+	u32 i, kept = 0;
+
+	for (i = 0; i < *levels; i++)
+		if (cgroup[i] != id)
+			cgroup[kept++] = cgroup[i];
+	*levels = kept;
+}
+
+static void drop_cgroup(struct program *p)
+{
+	struct policy_subject s = subject(p);
+	u64 id = s.cgroup[program_byte(p) % LEVELS];
+	u32 i, dropped = policy_drop_cgroup(&policies, id);
+
+	PROGRAM_EXPECT(p, dropped == forget_policies(VGPU_SCOPE_CGROUP, id));
+	ledger_drop_cgroup(&ledger, id);
+	for (i = 0; i < CLIENTS; i++)
+		forget(&m.client[i].levels, m.client[i].cgroup, id);
+	for (i = 0; i < CHARGES; i++)
+		forget(&m.charge[i].levels, m.charge[i].cgroup, id);
+	drop_accounts(1, id);
+}
+
+/* ---- Charges ---- */
+
+static void count(const struct policy_subject *s, bool denied, u64 us)
+{
+	struct model_account *a;
+	u32 i;
+
+	m.turns += !denied;
+	for (i = 0; i <= s->cgroups; i++) {
+		a = i ? &m.account[1][s->cgroup[i - 1]][slot(s->minor)] : &m.account[0][s->tgid][slot(s->minor)];
+		a->there = true;
+		a->denied += denied;
+		a->timeslices += !denied;
+		a->timeslice_us = denied ? a->timeslice_us : us;
+		a->turn = denied ? a->turn : m.turns;
+	}
+}
+
+static void charge(struct program *p)
+{
+	struct policy_subject s = subject(p);
+	struct model_charge *c = &m.charge[program_byte(p) % CHARGES];
+	enum rm_memory kind = RM_MEMORY_DEVICE + program_byte(p) % 4 % 3;
+	u64 bytes = sizes[program_byte(p) % ARRAY_SIZE(sizes)], used;
+	const struct policy_limit *over, *first = NULL, *denies = NULL;
+	struct policy policy;
+	u32 i;
+	int err;
+
+	check_policy(p, &s, &policy);
+	if (c->there)
+		return;
+	for (i = 0; i < policy.limits && kind == RM_MEMORY_DEVICE; i++) {
+		const struct policy_limit *limit = &policy.limit[i];
+
+		used = limit->cgroup ? use(1, limit->cgroup, s.minor, true, kind, NULL) : use(0, s.tgid, s.minor, true, kind, NULL);
+		if ((u128)used + bytes <= limit->bytes)
+			continue;
+		first = first ? first : limit;
+		denies = denies || limit->dry_run ? denies : limit;
+	}
+	err = ledger_charge(&ledger, &s, kind, bytes, &policy, &c->real, &over);
+	PROGRAM_EXPECT(p, err == (denies ? -EDQUOT : 0));
+	PROGRAM_EXPECT(p, over == (denies ? denies : first));
+	if (first)
+		count(&s, true, 0);
+	if (err)
+		return;
+	*c = (struct model_charge){ true, true, kind, bytes, s.minor, s.tgid, LEVELS, { s.cgroup[0], s.cgroup[1], s.cgroup[2] }, c->real };
+	arrive_all(c);
+}
+
+static void cancel(struct program *p)
+{
+	int i = pending(p);
+
+	if (i == NOTHING)
+		return;
+	ledger_cancel(&ledger, m.charge[i].real);
+	m.charge[i].there = false;
+}
+
+static void timeslice(struct program *p)
+{
+	struct policy_subject s = subject(p);
+	u64 us = program_byte(p);
+
+	ledger_timeslice(&ledger, &s, us);
+	count(&s, false, us);
+}
+
+static void denied(struct program *p)
+{
+	struct policy_subject s = subject(p);
+
+	ledger_denied(&ledger, &s);
+	count(&s, true, 0);
+}
+
+/* ---- Comparison ---- */
+
+static void compare_account(struct program *p, u32 scope, u64 id)
+{
+	struct vgpu_usage u, sum = { 0 };
+	struct model_account *a;
+	u64 number, numbers = 0, turn = 0;
+	bool any = false;
+	u32 i;
+	int err;
+
+	for (i = 0; i < 3; i++) {
+		a = &m.account[scope][id][i];
+		any |= a->there;
+		sum.denied += a->denied;
+		sum.timeslices += a->timeslices;
+		if (a->turn > turn) {
+			turn = a->turn;
+			sum.timeslice_us = a->timeslice_us;
+		}
+		if (i == 2)
+			break;		/* an unknown GPU cannot be asked for alone */
+		number = 0;
+		err = ledger_usage(&ledger, scope ? VGPU_SCOPE_CGROUP : VGPU_SCOPE_TGID, id, i, memset(&u, 0, sizeof(u)));
+		PROGRAM_EXPECT(p, err == (a->there ? 0 : -ENOENT));
+		PROGRAM_EXPECT(p, u.device_bytes == use_of(scope, id, i, RM_MEMORY_DEVICE, &number));
+		PROGRAM_EXPECT(p, u.system_bytes == use_of(scope, id, i, RM_MEMORY_SYSTEM, NULL));
+		PROGRAM_EXPECT(p, u.virtual_bytes == use_of(scope, id, i, RM_MEMORY_VIRTUAL, NULL));
+		PROGRAM_EXPECT(p, u.peak_device_bytes == a->peak && u.allocations == number && u.denied == a->denied);
+		PROGRAM_EXPECT(p, u.timeslices == a->timeslices && u.timeslice_us == a->timeslice_us);
+	}
+	err = ledger_usage(&ledger, scope ? VGPU_SCOPE_CGROUP : VGPU_SCOPE_TGID, id, VGPU_MINOR_ANY, memset(&u, 0, sizeof(u)));
+	PROGRAM_EXPECT(p, err == (any ? 0 : -ENOENT));
+	PROGRAM_EXPECT(p, u.device_bytes == use(scope, id, VGPU_MINOR_ANY, false, RM_MEMORY_DEVICE, &numbers));
+	PROGRAM_EXPECT(p, u.system_bytes == use(scope, id, VGPU_MINOR_ANY, false, RM_MEMORY_SYSTEM, NULL));
+	PROGRAM_EXPECT(p, u.virtual_bytes == use(scope, id, VGPU_MINOR_ANY, false, RM_MEMORY_VIRTUAL, NULL));
+	PROGRAM_EXPECT(p, u.peak_device_bytes == m.peak_all[scope][id] && u.allocations == numbers && u.denied == sum.denied);
+	PROGRAM_EXPECT(p, u.timeslices == sum.timeslices && u.timeslice_us == sum.timeslice_us);
+}
+
+static void compare_objects(struct program *p)
+{
+	struct rm_object *real;
+	u64 there = 0;
+	u32 c, h, minor;
+
+	for (c = 1; c < CLIENTS; c++)
+		for (h = 0; h < HANDLES; h++) {
+			struct model_object *o = &m.object[c][h], *up = o;
+
+			real = rm_find(&ledger.objects, c, h);
+			PROGRAM_EXPECT(p, o->there == (real != NULL));
+			if (!o->there || !real)
+				continue;
+			there++;
+			PROGRAM_EXPECT(p, real->class == o->class);
+			PROGRAM_EXPECT(p, (real->parent ? (int)rm_handle(real->parent) : NOTHING) == o->parent);
+			while (up->class != NV01_DEVICE_0 && up->parent != NOTHING)
+				up = &m.object[c][up->parent];
+			minor = up->class == NV01_DEVICE_0 && up->device < 2 ? instances[up->device] : VGPU_MINOR_ANY;
+			PROGRAM_EXPECT(p, ledger_minor(&ledger, c, h, instances, 2) == minor);
+		}
+	PROGRAM_EXPECT(p, ledger.objects.table.count == there);
+}
+
+static void compare(struct program *p)
+{
+	u32 i;
+
+	compare_objects(p);
+	for (i = 1; i <= TASKS; i++) {
+		compare_account(p, 0, i);
+		compare_account(p, 1, 10 + i);
+	}
+	for (i = 20; i <= 22; i++)
+		compare_account(p, 1, i);
+	compare_account(p, 1, 30);
+}
+
+/* ---- Programs ---- */
+
+static void step(struct program *p)
+{
+	static void (* const calls[])(struct program *p) = {
+		add, add, add, charge, charge, dup, dup, free_object, free_object, cancel, close_file, exit_task, drop_cgroup, timeslice, denied,
+		set_policy, clear_policy, set_policy,
+	};
+
+	calls[program_byte(p) % ARRAY_SIZE(calls)](p);
+}
+
+static void finish(struct program *p, bool failing)
+{
+	u32 i;
+
+	for (i = 0; i < CHARGES; i++)
+		if (m.charge[i].there && m.charge[i].pending)
+			ledger_cancel(&ledger, m.charge[i].real);
+	for (i = 1; i <= TASKS; i++)
+		ledger_exit(&ledger, i);
+	PROGRAM_EXPECT(p, ledger.objects.table.count == 0 && ledger.tasks.count == 0 && !ledger.clients);
+	for (i = 0; i < IDS; i++) {
+		struct vgpu_usage u;
+
+		if (!ledger_usage(&ledger, VGPU_SCOPE_CGROUP, i, VGPU_MINOR_ANY, memset(&u, 0, sizeof(u))))
+			PROGRAM_EXPECT(p, !u.device_bytes && !u.system_bytes && !u.virtual_bytes && !u.allocations);
+	}
+	ledger_clear(&ledger);
+	policies_clear(&policies);
+	PROGRAM_EXPECT(p, failing || memory_live == 0);
+}
+
+static void begin(void)
+{
+	memset(&m, 0, sizeof(m));
+	memset(&ledger, 0, sizeof(ledger));
+	memset(&policies, 0, sizeof(policies));
+	policies.max = POLICIES / 2;
+	memory_live = 0;
+	memory_fail_at = 0;
+}
+
+void program_ledger(struct program *p)
+{
+	begin();
+	while (p->size && !p->wrong) {
+		step(p);
+		compare(p);
+	}
+	finish(p, false);
+}
+
+/* Calls as above, whatever they answer; only charges are kept track of, since their owner must not lose them. */
+void program_ledger_failing(struct program *p)
+{
+	const struct policy_limit *over;
+	struct policy_subject s;
+	struct rm_call call;
+	int i;
+
+	begin();
+	while (p->size) {
+		u8 what = program_byte(p);
+
+		memory_fail_at = program_byte(p) % 8;
+		s = subject(p);
+		call = (struct rm_call){ .client = 1 + program_byte(p) % (CLIENTS - 1), .parent = program_byte(p) % HANDLES,
+					 .source_client = 1 + program_byte(p) % (CLIENTS - 1), .source_object = program_byte(p) % HANDLES,
+					 .code = what & 0x80 ? NV01_ROOT_CLIENT : NV01_MEMORY_LOCAL_USER };
+		i = program_byte(p) % CHARGES;
+		switch (what % 8) {
+		case 0:
+		case 1:
+			if (m.charge[i].there)
+				break;
+			m.charge[i].there = !ledger_charge(&ledger, &s, RM_MEMORY_DEVICE, 1, NULL, &m.charge[i].real, &over);
+			m.charge[i].pending = true;
+			break;
+		case 2:
+		case 3:
+			ledger_add(&ledger, &s, 1, &call, program_byte(p) % HANDLES, m.charge[i].there ? m.charge[i].real : NULL);
+			m.charge[i].there = false;
+			break;
+		case 4:
+			ledger_dup(&ledger, &s, &call, program_byte(p) % HANDLES);
+			break;
+		case 5:
+			ledger_exit(&ledger, s.tgid);
+			break;
+		case 6:
+			ledger_drop_cgroup(&ledger, s.cgroup[i % LEVELS]);
+			break;
+		case 7:
+			ledger_free(&ledger, call.client, call.parent);
+			break;
+		}
+	}
+	memory_fail_at = 0;
+	finish(p, true);
+	PROGRAM_EXPECT(p, memory_live == 0);
+}
