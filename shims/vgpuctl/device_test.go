@@ -211,6 +211,26 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// TestGrantJSON: grants travel as JSON, in annotations for example.
+func TestGrantJSON(t *testing.T) {
+	text, err := json.Marshal(grants)
+	require.NoError(t, err)
+	var back []vgpuctl.Grant
+	require.NoError(t, json.Unmarshal(text, &back))
+	assert.Equal(t, grants, back)
+	for text, want := range map[string]string{
+		`{"minor": 248}`:                       `248 is no minor: want 0 to 247 or "any"`,
+		`{"minor": -1}`:                        `-1 is no minor`,
+		`{"minor": "0"}`:                       `"0" is no minor`,
+		`{"limits": {"flags": ["wet-run"]}}`:   `"wet-run" is no flag of limits: want "dry-run"`,
+		`{"limits": {"flags": 1}}`:             `cannot unmarshal number`,
+		`{"limits": {"weight": 4294967296}}`:   `cannot unmarshal number 4294967296`,
+		`{"limits": {"timeslice_min_us": -1}}`: `cannot unmarshal number -1`,
+	} {
+		assert.ErrorContains(t, json.Unmarshal([]byte(text), new(vgpuctl.Grant)), want, text)
+	}
+}
+
 // broken is a driver whose reads give what no vgpuctl gives.
 type broken struct {
 	n   int

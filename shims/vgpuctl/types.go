@@ -51,6 +51,20 @@ func (m Minor) MarshalJSON() ([]byte, error) {
 	return []byte(m.String()), nil
 }
 
+// UnmarshalJSON takes what MarshalJSON makes.
+func (m *Minor) UnmarshalJSON(text []byte) error {
+	if string(text) == `"any"` {
+		*m = MinorAny
+		return nil
+	}
+	n, err := strconv.ParseUint(string(text), 10, 32)
+	if err != nil || Minor(n) > MinorMax {
+		return fmt.Errorf("%s is no minor: want 0 to %d or \"any\"", text, MinorMax)
+	}
+	*m = Minor(n)
+	return nil
+}
+
 // WeightMax is the greatest weight.
 const WeightMax = 10000
 
@@ -288,6 +302,22 @@ func (f EventFlags) Names() []string {
 
 // MarshalJSON is a list of names.
 func (f LimitFlags) MarshalJSON() ([]byte, error) { return json.Marshal(f.Names()) }
+
+// UnmarshalJSON takes what MarshalJSON makes.
+func (f *LimitFlags) UnmarshalJSON(text []byte) error {
+	var names []string
+	if err := json.Unmarshal(text, &names); err != nil {
+		return err
+	}
+	*f = 0
+	for _, name := range names {
+		if name != "dry-run" {
+			return fmt.Errorf("%q is no flag of limits: want \"dry-run\"", name)
+		}
+		*f |= LimitDryRun
+	}
+	return nil
+}
 
 // MarshalJSON is a list of names.
 func (f EventFlags) MarshalJSON() ([]byte, error) { return json.Marshal(f.Names()) }
