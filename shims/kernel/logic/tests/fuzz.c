@@ -8,7 +8,9 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {
-	static void (* const programs[])(struct program *p) = { program_ledger, program_ledger_failing, program_handles, program_rmcall };
+	static void (* const programs[])(struct program *p) = {
+		program_ledger, program_ledger_failing, program_handles, program_rmcall, program_gpus,
+	};
 	struct program p = { data + 1, size - 1, 0, NULL };
 
 	if (!size)

@@ -35,5 +35,6 @@ void program_ledger(struct program *p);		/* ledger, accounts, policies and objec
 void program_ledger_failing(struct program *p);	/* the same with allocations that fail, and without a model: all must be empty in the end */
 void program_handles(struct program *p);
 void program_rmcall(struct program *p);
+void program_gpus(struct program *p);
 
 #endif

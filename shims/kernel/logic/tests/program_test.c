@@ -40,7 +40,13 @@ static void program_of_rmcall(struct kunit *test)
 	run(test, program_rmcall, 50000, 300);
 }
 
+static void program_of_gpus(struct kunit *test)
+{
+	run(test, program_gpus, 50000, 300);
+}
+
 static struct kunit_case cases[] = {
-	KUNIT_CASE(program_of_ledger), KUNIT_CASE(program_of_ledger_without_memory), KUNIT_CASE(program_of_handles), KUNIT_CASE(program_of_rmcall), {}
+	KUNIT_CASE(program_of_ledger), KUNIT_CASE(program_of_ledger_without_memory), KUNIT_CASE(program_of_handles), KUNIT_CASE(program_of_rmcall),
+	KUNIT_CASE(program_of_gpus), {}
 };
 SUITE(program, cases);

@@ -1,0 +1,112 @@
+package logic
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Suite is what a suite of KUnit came to.
+type Suite struct {
+	Name  string
+	OK    bool
+	Cases []Case
+}
+
+// Case is what one of its cases came to.
+type Case struct {
+	Name string
+	OK   bool
+	Log  []string // what was printed while it ran
+}
+
+var (
+	planLine    = regexp.MustCompile(`^( *)1\.\.(\d+)$`)
+	subtestLine = regexp.MustCompile(`^    # Subtest: (\S+)$`)
+	resultLine  = regexp.MustCompile(`^( *)(not )?ok \d+ (?:- )?(\S+)( # SKIP.*)?$`)
+)
+
+// Parse reads the results that KUnit prints, in form of KTAP, from the output of a kernel or of a program that prints as one
+// does. Whatever else is in it counts for the case that was running. It is an error if not all came that had been
+// announced, if any was skipped, or if a suite's result does not follow from those of its cases.
+func Parse(r io.Reader) ([]Suite, error) {
+	var suites []Suite
+	var suite Suite
+	var log []string
+	planned, cases := -1, -1
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		line := strings.TrimRight(lines.Text(), "\r")
+		if m := subtestLine.FindStringSubmatch(line); m != nil {
+			suite, cases, log = Suite{Name: m[1]}, -1, nil
+		} else if m := planLine.FindStringSubmatch(line); m != nil {
+			n, _ := strconv.Atoi(m[2])
+			if m[1] == "" {
+				planned = n
+			} else {
+				cases = n
+			}
+		} else if m := resultLine.FindStringSubmatch(line); m != nil {
+			ok, name := m[2] == "", m[3]
+			switch {
+			case m[4] != "":
+				return suites, fmt.Errorf("%s was skipped", name)
+			case m[1] != "":
+				suite.Cases = append(suite.Cases, Case{name, ok, log})
+			case name != suite.Name || len(suite.Cases) != cases:
+				return suites, fmt.Errorf("the results of suite %s are there, but %d of %d of %s", name, len(suite.Cases), cases, suite.Name)
+			default:
+				suite.OK = ok
+				if suite.failed() == ok {
+					return suites, fmt.Errorf("suite %s and its cases contradict each other", name)
+				}
+				suites, suite = append(suites, suite), Suite{}
+			}
+			log = nil
+		} else {
+			log = append(log, line)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return suites, err
+	}
+	if planned < 0 {
+		return suites, errors.New("there are no results")
+	}
+	if len(suites) != planned || suite.Name != "" {
+		return suites, fmt.Errorf("%d of %d suites came to an end; the last words were %q", len(suites), planned, strings.Join(log[max(0, len(log)-5):], "\n"))
+	}
+	return suites, nil
+}
+
+func (s Suite) failed() bool {
+	for _, c := range s.Cases {
+		if !c.OK {
+			return true
+		}
+	}
+	return false
+}
+
+// Compare says what a run lacks of another one of the same suites; nothing if it lacks nothing.
+func Compare(run, whole []Suite) error {
+	have := map[string]bool{}
+	for _, s := range run {
+		for _, c := range s.Cases {
+			have[s.Name+" "+c.Name] = true
+		}
+	}
+	var missing []error
+	for _, s := range whole {
+		for _, c := range s.Cases {
+			if name := s.Name + " " + c.Name; !have[name] {
+				missing = append(missing, fmt.Errorf("%s did not run", name))
+			}
+		}
+	}
+	return errors.Join(missing...)
+}
