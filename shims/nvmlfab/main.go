@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -48,7 +49,7 @@ func main() {
 	parser := kong.Must(&cli, kong.Name("nvmlfab"), kong.Description(description),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.KindMapper(reflect.String, kong.MapperFunc(verbatim)))
-	ctx, err := parser.Parse(os.Args[1:])
+	ctx, err := parser.Parse(spelled(os.Args[1:]))
 	if err != nil {
 		complain(fmt.Errorf("%w; see nvmlfab --help", err))
 		os.Exit(exitUsage)
@@ -61,6 +62,17 @@ func main() {
 		}
 		os.Exit(status)
 	}
+}
+
+// spelled puts what people also write in the parser's words: help, help COMMAND and --version.
+func spelled(args []string) []string {
+	switch {
+	case len(args) > 0 && args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case len(args) == 1 && args[0] == "--version":
+		return []string{"version"}
+	}
+	return args
 }
 
 // verbatim takes an argument as it is. The parser's own way leads through JSON, which spoils what is not UTF-8.

@@ -125,7 +125,7 @@ func TestUsage(t *testing.T) {
 func TestHelp(t *testing.T) {
 	top := nvmlfab(t, "--help")
 	for _, command := range []string{"", "version", "profiles list", "profiles show", "profiles validate", "profiles schema", "run",
-		"stage", "unstage", "cdi"} {
+		"stage", "unstage", "cdi", "fakegpu"} {
 		t.Run(command, func(t *testing.T) {
 			assert.Contains(t, top.stdout, command)
 			out := nvmlfab(t, append(strings.Fields(command), "--help")...)
@@ -134,6 +134,8 @@ func TestHelp(t *testing.T) {
 			_, examples, ok := strings.Cut(out.stdout, "Example")
 			assert.True(t, ok, "%s", out.stdout)
 			assert.Contains(t, examples, strings.TrimSpace("nvmlfab "+command))
+			assert.Equal(t, out, nvmlfab(t, append([]string{"help"}, strings.Fields(command)...)...))
 		})
 	}
+	assert.Equal(t, nvmlfab(t, "version"), nvmlfab(t, "--version"))
 }
