@@ -220,6 +220,55 @@ func TestNvidiaEnumeration(t *testing.T) {
 	assert.EqualValues(t, rmNotSupported, call.Status, "serialised")
 }
 
+// TestNvidiaQueries: what libcuda asks before it turns away.
+func TestNvidiaQueries(t *testing.T) {
+	load(t, "fakegpu", "nvidia=1", someGPUs, "driver_version=550.163.01")
+	c := newClient(t, 0)
+	const version, versionV2, features, groups, policy, classList, caps = 0x101, 0x13e, 0x1f0, 0xa04, 0xd04, 0x800292, 0x801402
+	var texts [3][80]byte
+	p := struct {
+		Size, _           uint32
+		Pointers          [3]uint64
+		Change, Officials uint32
+	}{Pointers: [3]uint64{at(&texts[0]), at(&texts[1])}}
+	require.Zero(t, c.control(c.client, version, &p))
+	require.EqualValues(t, 64, p.Size, "how long they are")
+	p.Pointers[2] = at(&texts[2])
+	require.Zero(t, c.control(c.client, version, &p))
+	assert.Equal(t, []string{"550.163.01", "550.163.01", "nvmlfab"}, []string{text(texts[0][:]), text(texts[1][:]), text(texts[2][:])})
+	p.Size, texts[0] = 4, [80]byte{10: 'x'}
+	require.Zero(t, c.control(c.client, version, &p))
+	assert.Equal(t, [80]byte{'5', '5', '0', '.', 10: 'x'}, texts[0], "no more than there is room for")
+	p.Pointers[1] = uint64(readOnly(t))
+	assert.EqualValues(t, rmInvalidAddress, c.control(c.client, version, &p))
+
+	for _, size := range []int{776, 1032} {
+		v2 := make([]byte, size)
+		require.Zero(t, c.control(c.client, versionV2, v2))
+		assert.Equal(t, "550.163.01", text(v2))
+		assert.Equal(t, "nvmlfab", text(v2[size-8-256:]))
+	}
+	for command, size := range map[uint32]int{features: 4, groups: 2244} {
+		zero := make([]byte, size)
+		zero[0] = 7
+		require.Zero(t, c.control(c.client, command, zero))
+		assert.Equal(t, make([]byte, size), zero)
+	}
+	assert.Zero(t, c.control(c.client, policy, make([]uint32, 3)))
+	assert.Zero(t, c.control(c.device, caps, make([]byte, 3)))
+	assert.EqualValues(t, rmNotSupported, c.control(c.client, classList, make([]uint32, 175)), "of a client")
+	for _, room := range []int{160, 174, 100, 200} {
+		list := make([]uint32, 1+room)
+		require.Zero(t, c.control(c.device, classList, list))
+		classes := list[1 : 1+list[0]]
+		assert.Subset(t, classes, []uint32{classDevice, classSubdevice, classLocal, classVirtual, classGroup})
+		for _, class := range classes {
+			assert.NotEqual(t, uint32(0xc0), class&0xff, "%#x computes", class)
+		}
+	}
+	assert.EqualValues(t, rmInvalidParamStruct, c.control(c.device, classList, make([]uint32, 10)))
+}
+
 func TestNvidiaTimeslice(t *testing.T) {
 	loadNvidia(t)
 	c := newClient(t, 0)

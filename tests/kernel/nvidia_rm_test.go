@@ -121,6 +121,7 @@ const (
 	escXfer         = 211
 	escAttachGPUs   = 212
 	escSysParams    = 214
+	escNUMAInfo     = 215
 	escOpenComplete = 218
 
 	classRoot      = 0x41

@@ -147,6 +147,10 @@ func nvidiaNodes(t *testing.T) []string {
 		var s unix.Stat_t
 		require.NoError(t, unix.Stat(path, &s))
 		assert.EqualValues(t, unix.S_IFCHR|0o666, s.Mode, path)
+		if path == "/dev/nvidia-uvm" { // whose number the kernel chooses
+			assert.Contains(t, read(t, "/proc/devices"), fmt.Sprintf("\n%d nvidia-uvm\n", unix.Major(s.Rdev)))
+			continue
+		}
 		assert.EqualValues(t, 195, unix.Major(s.Rdev), path)
 		want := uint32(255)
 		fmt.Sscanf(filepath.Base(path), "nvidia%d", &want)
@@ -304,11 +308,12 @@ func TestNvidiaSizes(t *testing.T) {
 	ctl, gpu := node(t, "nvidiactl"), node(t, "nvidia0")
 	sizes := map[uintptr][]int{
 		escAllocMemory: {56}, escFree: {16}, escControl: {32}, escAlloc: {32, 48}, escDup: {28}, escHeap: {184}, escMapDMA: {56, 64}, escUnmapDMA: {40, 48},
-		escRegisterFD: {4}, escAllocEvent: {16}, escFreeEvent: {16}, escStatusCode: {12}, escVersion: {72}, escXfer: {16}, escSysParams: {8}, escOpenComplete: {8},
+		escRegisterFD: {4}, escAllocEvent: {16}, escFreeEvent: {16}, escStatusCode: {12}, escVersion: {72}, escXfer: {16}, escSysParams: {8}, escNUMAInfo: {560},
+		escOpenComplete: {8},
 	}
 	for nr, right := range sizes {
 		for _, fd := range []int{ctl, gpu} {
-			for size := range 256 {
+			for size := range 600 {
 				if !slices.Contains(right, size) {
 					assert.Equal(t, unix.EINVAL, rmIoctlBytes(fd, nr, make([]byte, size)), "number %d, %d bytes", nr, size)
 				}
@@ -429,6 +434,11 @@ func TestNvidiaSmallCalls(t *testing.T) {
 	assert.Equal(t, unix.EINVAL, rmIoctl(ctl, escAttachGPUs, &[1]uint32{firstID}), "twice")
 	assert.Equal(t, unix.EINVAL, rmIoctl(gpu, escAttachGPUs, &[1]uint32{firstID}), "of a GPU's node")
 
+	numa := [140]int32{7, 7}
+	assert.NoError(t, rmIoctl(gpu, escNUMAInfo, &numa))
+	assert.Equal(t, []int32{-1, 0, 128 << 20, 0}, numa[:4])
+	assert.Equal(t, unix.EINVAL, rmIoctl(ctl, escNUMAInfo, &numa), "of no GPU")
+
 	code := struct {
 		Domain          uint32
 		Bus, Slot, _, _ uint8
@@ -438,6 +448,43 @@ func TestNvidiaSmallCalls(t *testing.T) {
 	assert.Zero(t, code.Status)
 	code.Slot = 4
 	assert.Equal(t, unix.EINVAL, rmIoctl(ctl, escStatusCode, &code))
+}
+
+// TestNvidiaUVM: the memory manager's node can be initialised, and registers no GPU.
+func TestNvidiaUVM(t *testing.T) {
+	loadNvidia(t)
+	const initialize, deinitialize, registerGPU, pageable, mm = 0x30000001, 0x30000002, 37, 39, 75
+	fd, second := node(t, "nvidia-uvm"), node(t, "nvidia-uvm")
+	type start struct {
+		Flags     uint64
+		Status, _ uint32
+	}
+	status := func(fd int, command uintptr, words ...uint32) uint32 {
+		t.Helper()
+		require.NoError(t, rmIoctlAt(fd, command, uintptr(at(&words[0]))))
+		return words[len(words)-1]
+	}
+	const illegalAction, nothingToDo = 0x16, 0x10006
+	assert.EqualValues(t, illegalAction, status(fd, pageable, 0, 9))
+	assert.EqualValues(t, rmInvalidArgument, status(second, mm, uint32(fd), 9), "the first is not initialised")
+	for _, s := range []struct {
+		flags uint64
+		want  uint32
+	}{{4, rmInvalidArgument}, {2, 0}, {2, 0}, {1, rmInvalidArgument}} {
+		p := start{Flags: s.flags, Status: 9}
+		require.NoError(t, rmIoctlAt(fd, initialize, uintptr(at(&p))))
+		assert.Equal(t, s.want, p.Status, "%d", s.flags)
+	}
+	assert.EqualValues(t, nothingToDo, status(second, mm, uint32(fd), 9))
+	for _, bad := range []int{-1, 9999, node(t, "nvidiactl")} {
+		assert.EqualValues(t, rmInvalidArgument, status(second, mm, uint32(bad), 9))
+	}
+	assert.Zero(t, status(fd, pageable, 1, 9))
+	assert.EqualValues(t, rmNotSupported, status(fd, registerGPU, make([]uint32, 10)...))
+	assert.NoError(t, rmIoctlAt(fd, deinitialize, 0))
+	assert.Equal(t, unix.EINVAL, rmIoctlAt(fd, 76, 0))
+	assert.Equal(t, unix.EFAULT, rmIoctlAt(fd, initialize, 0))
+	assert.Equal(t, unix.EFAULT, rmIoctlAt(fd, initialize, readOnly(t)))
 }
 
 // ---- Whose things are ----------------------------------------------------------------------------------------------

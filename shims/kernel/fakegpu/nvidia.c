@@ -218,6 +218,16 @@ static int status_code(struct nv_status_code *call)
 	return -EINVAL;
 }
 
+/* None of the GPUs is a NUMA node of the machine. */
+static void numa_info(struct nv_numa_info *info)
+{
+	memset(info, 0, sizeof(*info));
+	info->nid = -1;
+	mutex_lock(&nv_rm_lock);
+	info->memblock_size = memblock_size;
+	mutex_unlock(&nv_rm_lock);
+}
+
 /* Takes a call whose structure, of size bytes, has been copied to arg. */
 static int nv_call(struct nv_file *f, u32 nr, void *arg, u32 size)
 {
@@ -240,6 +250,11 @@ static int nv_call(struct nv_file *f, u32 nr, void *arg, u32 size)
 		return f->gpu ? -EINVAL : attach_gpus(f, arg, size);
 	case NV_ESC_SYS_PARAMS:
 		return !f->gpu && size == sizeof(u64) ? sys_params(arg) : -EINVAL;
+	case NV_ESC_NUMA_INFO:
+		if (!f->gpu || size != sizeof(struct nv_numa_info))
+			return -EINVAL;
+		numa_info(arg);
+		return 0;
 	case NV_ESC_WAIT_OPEN_COMPLETE:
 		if (size != sizeof(struct nv_open_complete))
 			return -EINVAL;
@@ -438,6 +453,9 @@ int fakegpu_nvidia_init(void)
 	err = create_nodes();
 	if (err)
 		goto no_nodes;
+	err = nv_uvm_init(nv_class);
+	if (err)
+		goto no_uvm;
 	err = nv_proc_init();
 	if (err)
 		goto no_proc;
@@ -445,6 +463,8 @@ int fakegpu_nvidia_init(void)
 	return 0;
 
 no_proc:
+	nv_uvm_exit(nv_class);
+no_uvm:
 	destroy_nodes();
 no_nodes:
 	class_destroy(nv_class);
@@ -464,6 +484,7 @@ bool fakegpu_nvidia_exit(void)
 	if (!nvidia)
 		return false;
 	nv_proc_exit();
+	nv_uvm_exit(nv_class);
 	destroy_nodes();
 	class_destroy(nv_class);
 	cdev_del(&nv_cdev);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The NVIDIA personality: what its files share. nvidia.c has the devices, nvproc.c the texts in /proc, rm*.c the resource manager. */
+/* The NVIDIA personality: what its files share. nvidia.c and uvm.c have the devices, nvproc.c the texts in /proc, rm*.c the resource manager. */
 #ifndef FAKEGPU_NVIDIA_H
 #define FAKEGPU_NVIDIA_H
 
@@ -18,6 +18,8 @@ struct nv_gpu {
 	u64 used;		/* bytes of its memory; nv_rm_lock */
 	u32 devices;		/* objects of class NV01_DEVICE_0; nv_rm_lock */
 };
+
+struct class;
 
 /* What the machine has; does not change while the module is loaded. */
 extern struct nv_gpu *nv_gpus;
@@ -68,6 +70,12 @@ int nv_rm_unmap_dma(struct nv_file *f, void *arg, u32 size);
 u64 nv_rm_memory_bytes(const struct nv_object *o);
 /* Forgets every mapping of the object; nv_rm_lock. */
 void nv_rm_unmap_all(struct nv_object *o);
+
+/* /dev/nvidia-uvm, a device of the class. */
+int nv_uvm_init(struct class *class);
+void nv_uvm_exit(struct class *class);
+/* The classes that RM_ALLOC knows: up to max of them, and how many there are. */
+u32 nv_rm_classes(u32 *list, u32 max);
 
 int nv_proc_init(void);
 void nv_proc_exit(void);

@@ -374,6 +374,15 @@ static const struct nv_class *find_class(u32 class)
 	return NULL;
 }
 
+u32 nv_rm_classes(u32 *list, u32 max)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(classes) && i < max; i++)
+		list[i] = classes[i].class;
+	return ARRAY_SIZE(classes);
+}
+
 static bool may_be_under(const struct nv_class *class, const struct nv_object *parent)
 {
 	switch (parent->rm.class) {
@@ -427,7 +436,7 @@ static u32 alloc_client(struct nv_file *f, u32 *handle, u64 user)
 }
 
 /* hRoot is a client's number if it is one that is to be made. */
-static u32 alloc(struct nv_file *f, u32 client, u32 parent, u32 *handle, u32 number, u64 user)
+static u32 alloc_object(struct nv_file *f, u32 client, u32 parent, u32 *handle, u32 number, u64 user)
 {
 	const struct nv_class *class = find_class(number);
 	void __user *from = u64_to_user_ptr(user);
@@ -449,6 +458,14 @@ static u32 alloc(struct nv_file *f, u32 client, u32 parent, u32 *handle, u32 num
 		rm_remove(&objects, rm_find(&objects, client, *handle), release, NULL);
 		return NV_ERR_INVALID_ADDRESS;
 	}
+	return status;
+}
+
+static u32 alloc(struct nv_file *f, u32 client, u32 parent, u32 *handle, u32 class, u64 user)
+{
+	u32 status = alloc_object(f, client, parent, handle, class, user);
+
+	pr_debug("alloc of class %#x: %#x\n", class, status);
 	return status;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* RM_CONTROL: what the objects of the personality can be asked, and told. */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -15,8 +17,14 @@ struct control {
 		struct nv_id_info info;
 		struct nv_id_info_v2 info2;
 		u64 timeslice_us;
+		struct nv_build_version version;
+		struct nv_build_version_v2 version2;
+		struct nv_build_version_v2_570 version2_570;
+		struct nv_boost_groups groups;
+		struct { u32 count, class[200]; } classes;
+		u8 raw[4];
 	} p;
-	u32 bytes;
+	u32 bytes;		/* of the parameters */
 };
 
 static void fill_ids(u32 *ids, bool with_gpus)
@@ -99,6 +107,69 @@ static u32 get_id_info(struct control *c)
 	return NV_OK;
 }
 
+static bool put_text(u64 user, u32 size, const char *text)
+{
+	char whole[64] = "";
+
+	strscpy(whole, text, sizeof(whole));
+	return !user || !copy_to_user(u64_to_user_ptr(user), whole, min_t(u32, size, sizeof(whole)));
+}
+
+#define TITLE "nvmlfab"
+
+/* The texts go where the parameters say; without a place for them the caller wants to know how long they are. */
+static u32 get_build_version(struct control *c)
+{
+	struct nv_build_version *v = &c->p.version;
+
+	if (!v->pDriverVersionBuffer || !v->pVersionBuffer || !v->pTitleBuffer) {
+		v->sizeOfStrings = 64;
+		return NV_OK;
+	}
+	if (!put_text(v->pDriverVersionBuffer, v->sizeOfStrings, nv_driver_version) ||
+	    !put_text(v->pVersionBuffer, v->sizeOfStrings, nv_driver_version) || !put_text(v->pTitleBuffer, v->sizeOfStrings, TITLE))
+		return NV_ERR_INVALID_ADDRESS;
+	v->changelistNumber = 0;
+	v->officialChangelistNumber = 0;
+	return NV_OK;
+}
+
+static u32 get_build_version_v2(struct control *c)
+{
+	struct nv_build_version_v2 *v = &c->p.version2;
+	struct nv_build_version_v2_570 *longer = &c->p.version2_570;
+	bool is_longer = c->bytes == sizeof(*longer);
+
+	memset(&c->p, 0, c->bytes);
+	strscpy(v->driverVersionBuffer, nv_driver_version, sizeof(v->driverVersionBuffer));
+	strscpy(v->versionBuffer, nv_driver_version, sizeof(v->versionBuffer));
+	strscpy(is_longer ? longer->titleBuffer : v->titleBuffer, TITLE, sizeof(v->titleBuffer));
+	if (is_longer)
+		strscpy(longer->driverBranch, nv_driver_version, sizeof(longer->driverBranch));
+	return NV_OK;
+}
+
+/* No features, no groups, no capabilities. */
+static u32 get_nothing(struct control *c)
+{
+	memset(&c->p, 0, c->bytes);
+	return NV_OK;
+}
+
+/* Duplicates are given out to the same process alone, whatever the policy. */
+static u32 set_share_policy(struct control *c)
+{
+	return NV_OK;
+}
+
+/* There is no class of an engine among them: the GPU does not compute. */
+static u32 get_classes(struct control *c)
+{
+	memset(&c->p, 0, c->bytes);
+	c->p.classes.count = nv_rm_classes(c->p.classes.class, ARRAY_SIZE(c->p.classes.class));
+	return NV_OK;
+}
+
 /* Microseconds, and no schedule is to be empty. */
 static u32 set_timeslice(struct control *c)
 {
@@ -125,6 +196,17 @@ static const struct {
 	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_GPU_DETACH_IDS, sizeof(u32[NV_GPU_IDS]), detach_ids },
 	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_GPU_GET_ID_INFO, sizeof(struct nv_id_info), get_id_info },
 	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, sizeof(struct nv_id_info_v2), get_id_info_v2 },
+	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION, sizeof(struct nv_build_version), get_build_version },
+	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION_V2, sizeof(struct nv_build_version_v2), get_build_version_v2 },
+	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION_V2, sizeof(struct nv_build_version_v2_570), get_build_version_v2 },
+	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_SYSTEM_GET_FEATURES, sizeof(u32), get_nothing },
+	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_SYNC_GPU_BOOST_GROUP_INFO, sizeof(struct nv_boost_groups), get_nothing },
+	{ NV01_ROOT_CLIENT, NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY, sizeof(u32[3]), set_share_policy },
+	{ NV01_DEVICE_0, NV0080_CTRL_CMD_HOST_GET_CAPS_V2, 3, get_nothing },
+	{ NV01_DEVICE_0, NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, sizeof(u32[1 + 160]), get_classes },	/* 535 */
+	{ NV01_DEVICE_0, NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, sizeof(u32[1 + 174]), get_classes },	/* 550 */
+	{ NV01_DEVICE_0, NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, sizeof(u32[1 + 100]), get_classes },	/* 570 */
+	{ NV01_DEVICE_0, NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, sizeof(u32[1 + 200]), get_classes },	/* 580, 595 */
 	{ KEPLER_CHANNEL_GROUP_A, NVA06C_CTRL_CMD_SET_TIMESLICE, sizeof(u64), set_timeslice },
 	{ KEPLER_CHANNEL_GROUP_A, NVA06C_CTRL_CMD_GET_TIMESLICE, sizeof(u64), get_timeslice },
 };
@@ -164,6 +246,7 @@ static u32 control(struct nv_file *f, const struct nvos54 *call, struct control 
 		return status;
 	if (copy_from_user(&c->p, params, call->paramsSize))
 		return NV_ERR_INVALID_ADDRESS;
+	c->bytes = call->paramsSize;
 	status = run(c);
 	/* The driver gives back what a failed call has written, too. */
 	if (copy_to_user(params, &c->p, call->paramsSize))
@@ -188,6 +271,7 @@ u32 nv_rm_control(struct nv_file *f, const struct nvos54 *call)
 	mutex_lock(&nv_rm_lock);
 	status = control(f, call, c);
 	mutex_unlock(&nv_rm_lock);
+	pr_debug("control %#x of class %#x, %u bytes: %#x\n", call->cmd, c->object ? c->object->rm.class : 0, call->paramsSize, status);
 	kfree(c);
 	return status;
 }

@@ -38,6 +38,7 @@
 #define NV_ESC_ATTACH_GPUS_TO_FD 212	/* array of __u32 */
 #define NV_ESC_QUERY_DEVICE_INTR 213
 #define NV_ESC_SYS_PARAMS 214		/* __u64: memblock size */
+#define NV_ESC_NUMA_INFO 215		/* nv_numa_info */
 #define NV_ESC_WAIT_OPEN_COMPLETE 218	/* __s32 rc, __u32 status */
 
 #define NV_XFER_MAX_SIZE 16384		/* greatest structure behind an nv_xfer */
@@ -145,6 +146,12 @@ struct nv_card_info {
 struct nv_register_fd { __s32 ctl_fd; };
 struct nv_os_event { __u32 hClient, hDevice, fd, Status; };
 struct nv_status_code { __u32 domain; __u8 bus, slot; __u8 pad0[2]; __u32 status; };
+struct nv_numa_info {			/* from 550 on */
+	__s32 nid, status;
+	__u64 memblock_size, numa_mem_addr, numa_mem_size;
+	__u8 use_auto_online, pad0[7];
+	__u64 offline_addresses[64]; __u32 offline_count, pad1;
+};
 struct nv_open_complete { __s32 rc; __u32 adapterStatus; };
 struct nv_version { __u32 cmd, reply; char versionString[64]; };
 #define NV_RM_API_VERSION_CMD_STRICT 0
@@ -181,12 +188,19 @@ struct nv_version { __u32 cmd, reply; char versionString[64]; };
 #define NVOS32_ALLOC_FLAGS_VIRTUAL 0x00080000u
 #define NVOS32_ATTR_PAGE_SIZE(attr) (((attr) >> 23) & 3u)	/* 0 default, 1: 4 KiB, 2: 64 KiB, 3: 2 MiB */
 
+#define NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION 0x101	/* nv_build_version */
+#define NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION_V2 0x13e	/* nv_build_version_v2 */
+#define NV0000_CTRL_CMD_SYSTEM_GET_FEATURES 0x1f0	/* __u32: a mask */
 #define NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS 0x201	/* __u32[32] */
 #define NV0000_CTRL_CMD_GPU_GET_ID_INFO 0x202		/* nv_id_info with szName */
 #define NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2 0x205	/* nv_id_info_v2 */
 #define NV0000_CTRL_CMD_GPU_GET_PROBED_IDS 0x214	/* __u32[32] twice; three times from 580 on */
 #define NV0000_CTRL_CMD_GPU_ATTACH_IDS 0x215
 #define NV0000_CTRL_CMD_GPU_DETACH_IDS 0x216
+#define NV0000_CTRL_CMD_SYNC_GPU_BOOST_GROUP_INFO 0xa04	/* nv_boost_groups */
+#define NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY 0xd04	/* __u32[3] */
+#define NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2 0x800292	/* a count, then as many classes as the release has room for */
+#define NV0080_CTRL_CMD_HOST_GET_CAPS_V2 0x801402	/* __u8[3]: a mask */
 #define NVA06C_CTRL_CMD_SET_TIMESLICE 0xa06c0103	/* __u64: microseconds */
 #define NVA06C_CTRL_CMD_GET_TIMESLICE 0xa06c0104
 #define NV_GPU_IDS 32
@@ -194,6 +208,23 @@ struct nv_version { __u32 cmd, reply; char versionString[64]; };
 
 #define NV0000_CTRL_GPU_ALL_IDS 0x0000ffffu	/* of ATTACH_IDS and DETACH_IDS, in place of the first id */
 
+struct nv_build_version {
+	__u32 sizeOfStrings, pad0;
+	__u64 pDriverVersionBuffer, pVersionBuffer, pTitleBuffer;
+	__u32 changelistNumber, officialChangelistNumber;
+};
+struct nv_build_version_v2 {		/* up to 550 */
+	char driverVersionBuffer[256], versionBuffer[256], titleBuffer[256];
+	__u32 changelistNumber, officialChangelistNumber;
+};
+struct nv_build_version_v2_570 {	/* from 570 on */
+	char driverVersionBuffer[256], versionBuffer[256], driverBranch[256], titleBuffer[256];
+	__u32 changelistNumber, officialChangelistNumber;
+};
+struct nv_boost_groups {
+	__u32 groupCount;
+	struct { __u32 gpuCount, gpuIds[32], boostGroupId; __u8 bBridgeless, pad0[3]; } pBoostGroups[16];
+};
 struct nv_id_info {
 	__u32 gpuId, gpuFlags, deviceInstance, subDeviceInstance;
 	__u64 szName;
@@ -201,7 +232,22 @@ struct nv_id_info {
 };
 struct nv_id_info_v2 { __u32 gpuId, gpuFlags, deviceInstance, subDeviceInstance, sliStatus, boardId, gpuInstance; __s32 numaId; };
 
+/* /dev/nvidia-uvm takes plain numbers. */
+#define UVM_INITIALIZE 0x30000001
+#define UVM_DEINITIALIZE 0x30000002
+#define UVM_REGISTER_GPU 37
+#define UVM_PAGEABLE_MEM_ACCESS 39
+#define UVM_MM_INITIALIZE 75
+#define UVM_INIT_FLAGS_MASK 3ull
+
+struct uvm_initialize { __u64 flags; __u32 rmStatus, pad0; };
+struct uvm_mm_initialize { __s32 uvmFd; __u32 rmStatus; };
+struct uvm_pageable_mem_access { __u8 pageableMemAccess, pad0[3]; __u32 rmStatus; };
+struct uvm_register_gpu { __u8 gpu_uuid[16]; __u8 numaEnabled, pad0[3]; __s32 numaNodeId, rmCtrlFd; __u32 hClient, hSmcPartRef, rmStatus; };
+
 #define NV_OK 0x0
+#define NV_WARN_NOTHING_TO_DO 0x10006
+#define NV_ERR_ILLEGAL_ACTION 0x16
 #define NV_ERR_INSERT_DUPLICATE_NAME 0x19
 #define NV_ERR_INSUFFICIENT_RESOURCES 0x1a
 #define NV_ERR_INSUFFICIENT_PERMISSIONS 0x1b

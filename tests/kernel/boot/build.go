@@ -51,6 +51,9 @@ func build(kernel debian.Kernel) (*initramfs, error) {
 	if err := a.addDynamic(); err != nil {
 		return nil, err
 	}
+	if err := a.addFile("TRACE-NOTES.md", "shims/kernel/TRACE-NOTES.md"); err != nil {
+		return nil, err
+	}
 	for _, dir := range []string{"dev", "proc", "sys", "tmp", "etc"} {
 		a.add(dir, os.ModeDir|0o755, nil)
 	}
