@@ -168,7 +168,7 @@ const (
 	flagHandle     = 0x4000
 	flagDMAFixed   = 0x8000
 	invalidGPU     = 0xffffffff
-	defaultSliceUS = 2000
+	defaultSliceUS = 1024
 )
 
 // nodes are the descriptors that the tests have open.

@@ -38,7 +38,7 @@ struct nv_gpu *nv_gpus;
 u32 nv_gpu_count;
 char *nv_driver_version;
 
-static struct class *nv_class;
+static struct class *node_class;
 static struct cdev nv_cdev;
 static u64 memblock_size;	/* of SYS_PARAMS; nv_rm_lock */
 
@@ -406,17 +406,17 @@ static void destroy_nodes(void)
 	u32 i;
 
 	for (i = 0; i < nv_gpu_count; i++)
-		device_destroy(nv_class, MKDEV(NV_MAJOR, nv_gpus[i].is.minor));
-	device_destroy(nv_class, MKDEV(NV_MAJOR, NV_MINOR_CONTROL));
+		device_destroy(node_class, MKDEV(NV_MAJOR, nv_gpus[i].is.minor));
+	device_destroy(node_class, MKDEV(NV_MAJOR, NV_MINOR_CONTROL));
 }
 
 static int create_nodes(void)
 {
-	struct device *d = device_create(nv_class, NULL, MKDEV(NV_MAJOR, NV_MINOR_CONTROL), NULL, "nvidiactl");
+	struct device *d = device_create(node_class, NULL, MKDEV(NV_MAJOR, NV_MINOR_CONTROL), NULL, "nvidiactl");
 	u32 i;
 
 	for (i = 0; !IS_ERR(d) && i < nv_gpu_count; i++)
-		d = device_create(nv_class, NULL, MKDEV(NV_MAJOR, nv_gpus[i].is.minor), NULL, "nvidia%u", nv_gpus[i].is.minor);
+		d = device_create(node_class, NULL, MKDEV(NV_MAJOR, nv_gpus[i].is.minor), NULL, "nvidia%u", nv_gpus[i].is.minor);
 	if (IS_ERR(d))
 		destroy_nodes();
 	return PTR_ERR_OR_ZERO(d);
@@ -442,18 +442,18 @@ int fakegpu_nvidia_init(void)
 	if (err)
 		goto no_cdev;
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
-	nv_class = class_create("fakegpu-nvidia");
+	node_class = class_create("fakegpu-nvidia");
 #else
-	nv_class = class_create(THIS_MODULE, "fakegpu-nvidia");
+	node_class = class_create(THIS_MODULE, "fakegpu-nvidia");
 #endif
-	err = PTR_ERR_OR_ZERO(nv_class);
+	err = PTR_ERR_OR_ZERO(node_class);
 	if (err)
 		goto no_class;
-	nv_class->devnode = nv_devnode;
+	node_class->devnode = nv_devnode;
 	err = create_nodes();
 	if (err)
 		goto no_nodes;
-	err = nv_uvm_init(nv_class);
+	err = nv_uvm_init(node_class);
 	if (err)
 		goto no_uvm;
 	err = nv_proc_init();
@@ -463,11 +463,11 @@ int fakegpu_nvidia_init(void)
 	return 0;
 
 no_proc:
-	nv_uvm_exit(nv_class);
+	nv_uvm_exit(node_class);
 no_uvm:
 	destroy_nodes();
 no_nodes:
-	class_destroy(nv_class);
+	class_destroy(node_class);
 no_class:
 	cdev_del(&nv_cdev);
 no_cdev:
@@ -484,9 +484,9 @@ bool fakegpu_nvidia_exit(void)
 	if (!nvidia)
 		return false;
 	nv_proc_exit();
-	nv_uvm_exit(nv_class);
+	nv_uvm_exit(node_class);
 	destroy_nodes();
-	class_destroy(nv_class);
+	class_destroy(node_class);
 	cdev_del(&nv_cdev);
 	unregister_chrdev_region(MKDEV(NV_MAJOR, 0), NV_MINOR_CONTROL + 1);
 	leaked = nv_rm_exit();

@@ -57,6 +57,41 @@ extern struct mutex nv_rm_lock;
 u32 nv_client(struct nv_file *f, u32 client, u32 error);
 struct nv_object *nv_object(u32 client, u32 handle);
 
+/* ---- rmclass.c: what kinds of objects there are; all of it needs nv_rm_lock. ---- */
+
+union nv_params {
+	u32 client;
+	struct nv0080_alloc device;
+	struct nv2080_alloc subdevice;
+	struct nv_memory_allocation memory;
+	struct nv_memory_virtual_allocation range;
+	struct nv_vaspace vaspace;
+	struct nv_channel_group group;
+	struct nv_event event;
+};
+
+struct nv_class {
+	u32 class, bytes;	/* of the parameters */
+	bool optional;		/* the parameters */
+	u8 under;		/* what the object may be below */
+	bool shared;		/* may be duplicated */
+	/* Fills in the object as the parameters say, and these as the driver does. */
+	u32 (*make)(struct nv_object *o, struct nv_object *parent, union nv_params *p);
+};
+
+const struct nv_class *nv_class_find(u32 class);
+const struct nv_class *nv_host_class(u32 class);	/* of those that NV_ESC_RM_ALLOC_MEMORY makes, without parameters */
+bool nv_class_may_be_under(const struct nv_class *class, const struct nv_object *parent);
+/* Up to max of the classes, and how many there are. */
+u32 nv_rm_classes(u32 *list, u32 max);
+/* One holder more, or one less; NULL is no memory. */
+struct nv_memory *nv_memory_share(struct nv_memory *m);
+void nv_memory_put(struct nv_memory *m);
+/* The bytes of an object's memory, 0 if it has none. */
+u64 nv_rm_memory_bytes(const struct nv_object *o);
+
+/* ---- rm.c, rmcontrol.c, rmmap.c: calls. ---- */
+
 /* Takes a call of the resource manager, whose structure has been copied to arg. -EINVAL where the driver has no status for what is wrong. */
 int nv_rm_call(struct nv_file *f, u32 escape, void *arg, u32 size);
 void nv_rm_close(struct nv_file *f);
@@ -66,17 +101,12 @@ u32 nv_rm_control(struct nv_file *f, const struct nvos54 *call);
 /* MAP_MEMORY_DMA and UNMAP_MEMORY_DMA in all their lengths. */
 int nv_rm_map_dma(struct nv_file *f, void *arg, u32 size);
 int nv_rm_unmap_dma(struct nv_file *f, void *arg, u32 size);
-/* The bytes of an object's memory, 0 if it has none; nv_rm_lock. */
-u64 nv_rm_memory_bytes(const struct nv_object *o);
 /* Forgets every mapping of the object; nv_rm_lock. */
 void nv_rm_unmap_all(struct nv_object *o);
 
 /* /dev/nvidia-uvm, a device of the class. */
 int nv_uvm_init(struct class *class);
 void nv_uvm_exit(struct class *class);
-/* The classes that RM_ALLOC knows: up to max of them, and how many there are. */
-u32 nv_rm_classes(u32 *list, u32 max);
-
 int nv_proc_init(void);
 void nv_proc_exit(void);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The resource manager of the personality: clients, the objects below them, and the memory these hold. It answers as NVIDIA's does,
+ * The resource manager of the personality: clients, the objects below them, and the calls that make and free these. It answers as NVIDIA's does,
  * down to the status for what is wrong, wherever a program without a GPU can tell; see src/nvidia/src/kernel/rmapi and
  * src/nvidia/src/libraries/resserv in NVIDIA's open kernel modules.
  */
@@ -17,19 +17,6 @@
 #define OBJECT_BASE 0xcaf00000u
 
 #define OBJECTS_MAX 1000000	/* of all clients together: more is no program but a leak */
-
-#define DEFAULT_TIMESLICE_US 2000	/* what the driver gives a channel group on chips since Turing */
-
-/* Where ranges of addresses start that the driver chooses. */
-#define FIRST_ADDRESS 0x200000000ull
-#define ADDRESS_LIMIT (1ull << 47)
-
-/* Memory, which its object and the duplicates of that share. */
-struct nv_memory {
-	u32 holders;
-	u64 bytes;
-	struct nv_gpu *gpu;	/* NULL: the host's */
-};
 
 DEFINE_MUTEX(nv_rm_lock);
 static struct rm_objects objects;
@@ -56,40 +43,6 @@ u32 nv_client(struct nv_file *f, u32 client, u32 error)
 	return o->file == owner ? NV_OK : NV_ERR_INVALID_CLIENT;
 }
 
-/* ---- Memory ------------------------------------------------------------------------------------------------------ */
-
-static u32 memory_new(struct nv_object *o, u64 bytes, struct nv_gpu *gpu)
-{
-	struct nv_memory *m;
-
-	if (gpu && bytes > gpu->is.memory - gpu->used)
-		return NV_ERR_NO_MEMORY;
-	m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
-	if (!m)
-		return NV_ERR_NO_MEMORY;
-	m->holders = 1;
-	m->bytes = bytes;
-	m->gpu = gpu;
-	if (gpu)
-		gpu->used += bytes;
-	o->memory = m;
-	return NV_OK;
-}
-
-static void memory_put(struct nv_memory *m)
-{
-	if (!m || --m->holders)
-		return;
-	if (m->gpu)
-		m->gpu->used -= m->bytes;
-	kfree(m);
-}
-
-u64 nv_rm_memory_bytes(const struct nv_object *o)
-{
-	return o->memory ? o->memory->bytes : 0;
-}
-
 /* ---- Objects ----------------------------------------------------------------------------------------------------- */
 
 static struct nv_object *object_new(void)
@@ -107,7 +60,7 @@ static struct nv_object *object_new(void)
 static void object_drop(struct nv_object *o)
 {
 	nv_rm_unmap_all(o);
-	memory_put(o->memory);
+	nv_memory_put(o->memory);
 	list_del(&o->in_file);
 	kfree(o);
 }
@@ -167,237 +120,8 @@ static u32 client_new(struct nv_file *f, u32 *handle)
 
 /* ---- RM_ALLOC ---------------------------------------------------------------------------------------------------- */
 
-union params {
-	u32 client;
-	struct nv0080_alloc device;
-	struct nv2080_alloc subdevice;
-	struct nv_memory_allocation memory;
-	struct nv_memory_virtual_allocation range;
-	struct nv_vaspace vaspace;
-	struct nv_channel_group group;
-	struct nv_event event;
-};
-
-static u32 make_device(struct nv_object *o, struct nv_object *parent, union params *p)
-{
-	if (p->device.deviceId >= GPUS_MAX)
-		return NV_ERR_INVALID_ARGUMENT;
-	if (p->device.deviceId >= nv_gpu_count)
-		return NV_ERR_INVALID_STATE;
-	o->gpu = &nv_gpus[p->device.deviceId];
-	o->start = FIRST_ADDRESS;
-	return NV_OK;
-}
-
-static u32 make_subdevice(struct nv_object *o, struct nv_object *parent, union params *p)
-{
-	return p->subdevice.subDeviceId ? NV_ERR_INVALID_ARGUMENT : NV_OK;
-}
-
-/* The size of the pages that memory is made of. */
-static u64 memory_page(const struct nv_memory_allocation *m)
-{
-	switch (NVOS32_ATTR_PAGE_SIZE(m->attr)) {
-	case 1:
-		return 1 << 12;
-	case 2:
-		return 1 << 16;
-	case 3:
-		return 1 << 21;
-	}
-	return m->size < 1 << 16 ? 1 << 12 : 1 << 16;
-}
-
-static u32 round_memory(struct nv_memory_allocation *m)
-{
-	u64 page = memory_page(m);
-
-	if (!m->size)
-		return NV_ERR_INVALID_ARGUMENT;
-	if (m->size > U64_MAX - page)
-		return NV_ERR_NO_MEMORY;
-	m->size = (m->size + page - 1) & ~(page - 1);
-	if (m->alignment < page)
-		m->alignment = page;
-	return NV_OK;
-}
-
-static u32 make_local(struct nv_object *o, struct nv_object *parent, union params *p)
-{
-	u32 status;
-
-	if (NVOS32_ATTR_LOCATION(p->memory.attr) != NVOS32_ATTR_LOCATION_VIDMEM || p->memory.flags & NVOS32_ALLOC_FLAGS_VIRTUAL)
-		return NV_ERR_INVALID_ARGUMENT;
-	status = round_memory(&p->memory);
-	if (status != NV_OK)
-		return status;
-	p->memory.limit = p->memory.size - 1;
-	return memory_new(o, p->memory.size, o->gpu);
-}
-
-static u32 make_system(struct nv_object *o, struct nv_object *parent, union params *p)
-{
-	u32 status;
-
-	if (NVOS32_ATTR_LOCATION(p->memory.attr) == NVOS32_ATTR_LOCATION_VIDMEM || p->memory.flags & NVOS32_ALLOC_FLAGS_VIRTUAL)
-		return NV_ERR_INVALID_ARGUMENT;
-	status = round_memory(&p->memory);
-	if (status != NV_OK)
-		return status;
-	p->memory.limit = p->memory.size - 1;
-	return memory_new(o, p->memory.size, NULL);
-}
-
-/* Where the ranges below a device leave room from *start on, which moves on. The search gives up where many are in the way. */
-static bool find_room(struct nv_object *device, u64 *start, u64 bytes, u64 alignment)
-{
-	u32 tries;
-
-	for (tries = 0; tries < 100; tries++) {
-		struct rm_object *other;
-		u64 next;
-
-		*start = (*start + alignment - 1) & ~(alignment - 1);
-		if (*start >= ADDRESS_LIMIT || bytes > ADDRESS_LIMIT - *start)
-			return false;
-		next = *start;
-		for (other = device->rm.child; other; other = other->next) {
-			struct nv_object *o = to_object(other);
-
-			if (other->class == NV50_MEMORY_VIRTUAL && o->start < *start + bytes && *start < o->start + o->bytes)
-				next = max(next, o->start + o->bytes);
-		}
-		if (next == *start)
-			return true;
-		*start = next;
-	}
-	return false;
-}
-
-/* Addresses are given out upwards, and from the start again at their end. */
-static u64 choose_address(struct nv_object *device, u64 bytes, u64 alignment)
-{
-	u64 start = device->start;
-
-	if (alignment < 1 << 21 || alignment > ADDRESS_LIMIT || alignment & (alignment - 1))
-		alignment = 1 << 21;
-	if (!find_room(device, &start, bytes, alignment)) {
-		start = FIRST_ADDRESS;
-		if (!find_room(device, &start, bytes, alignment))
-			return 0;
-	}
-	device->start = start + bytes;
-	return start;
-}
-
-static u32 make_virtual(struct nv_object *o, struct nv_object *parent, union params *p)
-{
-	struct nv_memory_allocation *m = &p->memory;
-	u32 status;
-
-	if (!(m->flags & NVOS32_ALLOC_FLAGS_VIRTUAL))
-		return NV_ERR_INVALID_ARGUMENT;
-	status = round_memory(m);
-	if (status != NV_OK)
-		return status;
-	if (!(m->flags & NVOS32_ALLOC_FLAGS_FIXED_ADDRESS_ALLOCATE)) {
-		m->offset = choose_address(parent, m->size, m->alignment);
-		if (!m->offset)
-			return NV_ERR_NO_MEMORY;
-	} else if (m->offset > U64_MAX - m->size) {
-		return NV_ERR_INVALID_ARGUMENT;
-	}
-	m->limit = m->offset + m->size - 1;
-	o->start = m->offset;
-	o->bytes = m->size;
-	return NV_OK;
-}
-
-static u32 make_range(struct nv_object *o, struct nv_object *parent, union params *p)
-{
-	if (!p->range.limit)	/* the whole of the address space */
-		p->range.limit = ADDRESS_LIMIT - 1;
-	if (p->range.offset > p->range.limit || p->range.limit == U64_MAX)
-		return NV_ERR_INVALID_ARGUMENT;
-	o->start = p->range.offset;
-	o->bytes = p->range.limit - p->range.offset + 1;
-	return NV_OK;
-}
-
-static u32 make_vaspace(struct nv_object *o, struct nv_object *parent, union params *p)
-{
-	p->vaspace.vaSize = ADDRESS_LIMIT;
-	p->vaspace.bigPageSize = 1 << 16;
-	return NV_OK;
-}
-
-static u32 make_group(struct nv_object *o, struct nv_object *parent, union params *p)
-{
-	o->timeslice_us = DEFAULT_TIMESLICE_US;
-	return NV_OK;
-}
-
-static u32 make_plain(struct nv_object *o, struct nv_object *parent, union params *p)
-{
-	return NV_OK;
-}
-
-enum { UNDER_CLIENT = 1, UNDER_DEVICE = 2, UNDER_SUBDEVICE = 4, UNDER_ANY = 8 };
-
-/* The classes that there are. The driver takes the size of the parameters from the class, whatever the caller says. */
-static const struct nv_class {
-	u32 class, bytes;
-	bool optional;		/* the parameters */
-	u8 under;
-	bool shared;		/* may be duplicated */
-	u32 (*make)(struct nv_object *o, struct nv_object *parent, union params *p);
-} classes[] = {
-	{ NV01_DEVICE_0, sizeof(struct nv0080_alloc), false, UNDER_CLIENT, false, make_device },
-	{ NV20_SUBDEVICE_0, sizeof(struct nv2080_alloc), true, UNDER_DEVICE, false, make_subdevice },
-	{ NV01_MEMORY_SYSTEM, sizeof(struct nv_memory_allocation), false, UNDER_DEVICE, true, make_system },
-	{ NV01_MEMORY_LOCAL_USER, sizeof(struct nv_memory_allocation), false, UNDER_DEVICE | UNDER_SUBDEVICE, true, make_local },
-	{ NV50_MEMORY_VIRTUAL, sizeof(struct nv_memory_allocation), false, UNDER_DEVICE, false, make_virtual },
-	{ NV01_MEMORY_VIRTUAL, sizeof(struct nv_memory_virtual_allocation), false, UNDER_DEVICE, false, make_range },
-	{ FERMI_VASPACE_A, sizeof(struct nv_vaspace), false, UNDER_DEVICE | UNDER_SUBDEVICE, true, make_vaspace },
-	{ KEPLER_CHANNEL_GROUP_A, sizeof(struct nv_channel_group), false, UNDER_DEVICE, true, make_group },
-	{ NV01_EVENT, sizeof(struct nv_event), false, UNDER_ANY, false, make_plain },
-	{ NV01_EVENT_OS_EVENT, sizeof(struct nv_event), false, UNDER_ANY, false, make_plain },
-};
-
-static const struct nv_class *find_class(u32 class)
-{
-	u32 i;
-
-	for (i = 0; i < ARRAY_SIZE(classes); i++)
-		if (classes[i].class == class)
-			return &classes[i];
-	return NULL;
-}
-
-u32 nv_rm_classes(u32 *list, u32 max)
-{
-	u32 i;
-
-	for (i = 0; i < ARRAY_SIZE(classes) && i < max; i++)
-		list[i] = classes[i].class;
-	return ARRAY_SIZE(classes);
-}
-
-static bool may_be_under(const struct nv_class *class, const struct nv_object *parent)
-{
-	switch (parent->rm.class) {
-	case NV01_ROOT_CLIENT:
-		return class->under & (UNDER_CLIENT | UNDER_ANY);
-	case NV01_DEVICE_0:
-		return class->under & (UNDER_DEVICE | UNDER_ANY);
-	case NV20_SUBDEVICE_0:
-		return class->under & (UNDER_SUBDEVICE | UNDER_ANY);
-	}
-	return class->under & UNDER_ANY;
-}
-
 /* Makes an object of a class with parameters that have been copied; they come back changed. */
-static u32 make(struct nv_file *f, const struct nv_class *class, u32 client, u32 parent, u32 *handle, union params *p)
+static u32 make(struct nv_file *f, const struct nv_class *class, u32 client, u32 parent, u32 *handle, union nv_params *p)
 {
 	struct nv_object *o, *above;
 	u32 status;
@@ -408,7 +132,7 @@ static u32 make(struct nv_file *f, const struct nv_class *class, u32 client, u32
 	above = nv_object(client, parent);
 	if (!above)
 		return NV_ERR_OBJECT_NOT_FOUND;
-	if (!may_be_under(class, above))
+	if (!nv_class_may_be_under(class, above))
 		return NV_ERR_INVALID_OBJECT_PARENT;
 	o = object_new();
 	if (!o)
@@ -438,9 +162,9 @@ static u32 alloc_client(struct nv_file *f, u32 *handle, u64 user)
 /* hRoot is a client's number if it is one that is to be made. */
 static u32 alloc_object(struct nv_file *f, u32 client, u32 parent, u32 *handle, u32 number, u64 user)
 {
-	const struct nv_class *class = find_class(number);
+	const struct nv_class *class = nv_class_find(number);
 	void __user *from = u64_to_user_ptr(user);
-	union params params = {};
+	union nv_params params = {};
 	u32 status;
 
 	if (number == NV01_ROOT || number == NV01_ROOT_NON_PRIV || number == NV01_ROOT_CLIENT) {
@@ -501,10 +225,10 @@ static u32 dup_object(struct nv_file *f, struct nvos55 *call)
 	parent = nv_object(call->hClient, call->hParent);
 	if (!from || !parent)
 		return NV_ERR_OBJECT_NOT_FOUND;
-	class = find_class(from->rm.class);
+	class = nv_class_find(from->rm.class);
 	if (!class || !class->shared)
 		return NV_ERR_INVALID_ARGUMENT;
-	if (!may_be_under(class, parent))
+	if (!nv_class_may_be_under(class, parent))
 		return NV_ERR_INVALID_OBJECT_PARENT;
 	if (nv_object(call->hClientSrc, call->hClientSrc)->tgid != nv_object(call->hClient, call->hClient)->tgid)
 		return NV_ERR_INSUFFICIENT_PERMISSIONS;
@@ -513,34 +237,31 @@ static u32 dup_object(struct nv_file *f, struct nvos55 *call)
 		return NV_ERR_NO_MEMORY;
 	o->gpu = parent->gpu;
 	o->timeslice_us = from->timeslice_us;
-	o->memory = from->memory;
+	o->memory = nv_memory_share(from->memory);
 	status = object_add(o, parent, call->hClient, &call->hObject, class->class);
-	if (status == NV_OK && o->memory)
-		o->memory->holders++;
 	if (status != NV_OK)
-		kfree(o);
+		object_drop(o);
 	return status;
 }
 
 /* NVOS02 makes memory of the host: NV01_MEMORY_SYSTEM, or NV01_MEMORY_SYSTEM_OS_DESCRIPTOR of what the caller has already. */
 static u32 alloc_memory(struct nv_file *f, struct nvos02 *call)
 {
-	static const struct nv_class system = { NV01_MEMORY_SYSTEM, 0, false, UNDER_DEVICE, true, make_system };
-	static const struct nv_class descriptor = { NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, 0, false, UNDER_DEVICE, true, make_system };
-	union params p = { .memory = { .attr = NVOS32_ATTR_LOCATION_PCI << 25, .size = call->limit + 1 } };
+	const struct nv_class *class = nv_host_class(call->hClass);
+	union nv_params p = { .memory = { .attr = NVOS32_ATTR_LOCATION_PCI << 25, .size = call->limit + 1 } };
 	u32 handle = call->hObjectNew;	/* a chosen one is not told */
 
-	if (call->hClass != system.class && call->hClass != descriptor.class)
+	if (!class)
 		return NV_ERR_INVALID_CLASS;
 	if (!p.memory.size)
 		return NV_ERR_INVALID_LIMIT;
-	return make(f, call->hClass == system.class ? &system : &descriptor, call->hRoot, call->hObjectParent, &handle, &p);
+	return make(f, class, call->hRoot, call->hObjectParent, &handle, &p);
 }
 
 static u32 heap_alloc(struct nv_file *f, struct nvos32 *call)
 {
 	typeof(call->data.AllocSize) *a = &call->data.AllocSize;
-	union params p = { .memory = {
+	union nv_params p = { .memory = {
 		.owner = a->owner, .type = a->type, .flags = a->flags, .width = a->width, .height = a->height, .attr = a->attr, .attr2 = a->attr2,
 		.size = a->size, .alignment = a->alignment, .offset = a->offset, .hVASpace = call->hVASpace,
 	} };
@@ -552,7 +273,7 @@ static u32 heap_alloc(struct nv_file *f, struct nvos32 *call)
 		class = NV01_MEMORY_LOCAL_USER;
 	if (!(a->flags & NVOS32_ALLOC_FLAGS_MEMORY_HANDLE_PROVIDED))
 		a->hMemory = 0;
-	status = make(f, find_class(class), call->hRoot, call->hObjectParent, &a->hMemory, &p);
+	status = make(f, nv_class_find(class), call->hRoot, call->hObjectParent, &a->hMemory, &p);
 	a->size = p.memory.size;
 	a->offset = p.memory.offset;
 	a->limit = p.memory.limit;
