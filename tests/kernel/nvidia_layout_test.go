@@ -123,36 +123,20 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestNvidiaParameters: what is no layout is refused, and the log says which entry is wrong.
+// TestNvidiaParameters: what is no layout is refused, and the log says which entry is wrong. logic/tests has every way in which one can be.
 func TestNvidiaParameters(t *testing.T) {
 	quiet(t)
 	change := func(old, new string) string { return strings.Replace(secondGPU, old, new, 1) }
 	for name, c := range map[string]struct{ parameter, want string }{
 		"empty":            {"gpus=" + firstGPU + ",", "entry 1, "},
 		"nonsense":         {"gpus=" + firstGPU + ",nonsense", "entry 1, nonsense: cannot read the bus id"},
-		"bus":              {"gpus=" + change("0001:02", "0001:102"), "the bus id"},
-		"slot":             {"gpus=" + change("02:03.1", "02:20.1"), "the bus id"},
-		"function":         {"gpus=" + change("03.1", "03.8"), "the bus id"},
-		"minor":            {"gpus=" + change("/3/", "/248/"), "the minor number"},
-		"minor with 0":     {"gpus=" + change("/3/", "/03/"), "the minor number"},
-		"negative minor":   {"gpus=" + change("/3/", "/-3/"), "the minor number"},
-		"vendor":           {"gpus=" + change("10de:", "0x10de:"), "vendor and device"},
-		"memory":           {"gpus=" + change("1073741824", "1G"), "the memory"},
 		"too much memory":  {"gpus=" + change("1073741824", "18446744073709551616"), "the memory"},
-		"UUID":             {"gpus=" + change("GPU-5a", "GPU-5"), "the UUID"},
-		"zero UUID":        {"gpus=" + change("5a4b4c4d-0000-1111-2222-333344445555", "00000000-0000-0000-0000-000000000000"), "the UUID"},
-		"no name":          {"gpus=" + change("Tesla_T4", ""), "the name"},
-		"long name":        {"gpus=" + change("Tesla_T4", strings.Repeat("T", 96)), "the name"},
-		"bad escape":       {"gpus=" + change("Tesla_T4", "Tesla%4"), "the name"},
 		"control":          {"gpus=" + change("Tesla_T4", "Tesla%0AT4"), "the name"},
-		"bits":             {"gpus=" + change("/47/", "/65/"), "the bits"},
-		"missing field":    {"gpus=" + change("/N%2FA", ""), "the bits of a DMA address"},
 		"field too many":   {"gpus=" + secondGPU + "/more", "nothing after it"},
 		"twice the bus id": {"gpus=" + firstGPU + "," + change("0001:02:03.1", "0000:1a:00.1"), "entry 1, 0000:1a:00.1/3/10de:1eb8/1073741824/GPU-5a4b4c4d-0000-1111-2222-333344445555/Tesla_T4/90.04.96.00.02/47/N%2FA: an earlier entry has the bus id"},
 		"twice the minor":  {"gpus=" + firstGPU + "," + change("/3/", "/0/"), "has the minor number already"},
 		"twice the UUID":   {"gpus=" + firstGPU + "," + change("GPU-5a", "GPU-4a"), "has the UUID already"},
 		"version":          {"driver_version=580", "driver_version=580: give two to four numbers"},
-		"version text":     {"driver_version=580.x", "driver_version=580.x: give"},
 		"long version":     {"driver_version=580." + strings.Repeat("1", 40), "give two to four numbers"},
 	} {
 		t.Run(name, func(t *testing.T) {

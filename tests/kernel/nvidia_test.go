@@ -133,11 +133,13 @@ func TestNvidiaSizes(t *testing.T) {
 	}
 	for nr, right := range sizes {
 		for _, fd := range []int{ctl, gpu} {
-			for size := range 600 {
-				if !slices.Contains(right, size) {
-					assert.Equal(t, unix.EINVAL, rmIoctlBytes(fd, nr, make([]byte, size)), "number %d, %d bytes", nr, size)
+			var taken []int
+			for size := 0; size < 600; size += 2 {
+				if !slices.Contains(right, size) && rmIoctlBytes(fd, nr, make([]byte, size)) != unix.EINVAL {
+					taken = append(taken, size)
 				}
 			}
+			assert.Empty(t, taken, "number %d", nr)
 		}
 		for _, size := range right {
 			assert.Equal(t, unix.EFAULT, rmIoctlAt(ctl, escape(nr, uintptr(size)), 0), "number %d", nr)

@@ -74,7 +74,7 @@ var (
 func traced(t *testing.T, program string, args ...string) *trace {
 	t.Helper()
 	dir := t.TempDir()
-	options := []string{"-ff", "-y", "-X", "raw", "-e", "trace=file,ioctl,mmap,poll,ppoll,close", "-o", filepath.Join(dir, "trace")}
+	options := []string{"-ff", "--seccomp-bpf", "-y", "-X", "raw", "-e", "trace=file,ioctl,mmap,poll,ppoll,close", "-o", filepath.Join(dir, "trace")}
 	o := finish(t, exec.CommandContext(t.Context(), "/dynamic/strace", slices.Concat(options, []string{program}, args)...))
 	require.Zero(t, o.code, "%s%s", o.stdout, o.stderr)
 	files, err := filepath.Glob(filepath.Join(dir, "trace.*"))
