@@ -64,7 +64,7 @@ func (d *Device) Stats() (Stats, error) {
 }
 
 // TaskUsage is what a process uses of a GPU, or of all with MinorAny. tgid is as in the caller's PID namespace.
-// ESRCH: there is no such process.
+// ESRCH: there is no such process; ENOENT: it has used no GPU.
 func (d *Device) TaskUsage(tgid uint32, minor Minor) (Usage, error) {
 	usage := Usage{Tgid: tgid, Minor: minor}
 	op := fmt.Sprintf("read what process %d uses of %s", tgid, gpu(minor))
@@ -75,8 +75,8 @@ func (d *Device) TaskUsage(tgid uint32, minor Minor) (Usage, error) {
 	return usage, err
 }
 
-// CgroupUsage is what a cgroup and those below it use of a GPU, or of all with MinorAny. ENOENT: there is
-// no such cgroup.
+// CgroupUsage is what a cgroup and those below it use of a GPU, or of all with MinorAny. ENOENT: they
+// have used no GPU, or there is no such cgroup.
 func (d *Device) CgroupUsage(id uint64, minor Minor) (Usage, error) {
 	usage := Usage{CgroupID: id, Minor: minor}
 	err := call(d, fmt.Sprintf("read what cgroup %d uses of %s", id, gpu(minor)), IoctlGetUsage, &usage)

@@ -50,7 +50,7 @@ var particular = map[uint32]map[unix.Errno]string{
 			"make -C shims/kernel reload ALLOW_ENFORCE=1",
 		unix.EINVAL: "this module has no such mode: want off, dry-run or enforce",
 	},
-	IoctlGetUsage:          {unix.ENOENT: noCgroup, unix.ESRCH: noProcess},
+	IoctlGetUsage:          {unix.ENOENT: unused, unix.ESRCH: noProcess},
 	IoctlSetPolicy:         {unix.ESRCH: noProcess, unix.ENOSPC: tooMany, unix.EINVAL: badLimits},
 	IoctlGetPolicy:         {unix.ESRCH: noProcess, unix.ENOENT: noPolicy},
 	IoctlClearPolicy:       {unix.ESRCH: noProcess, unix.ENOENT: noPolicy},
@@ -68,6 +68,7 @@ const (
 const (
 	noProcess = "name a process that runs, by its number in this PID namespace"
 	noCgroup  = "name a folder of cgroup2 that is there, and in this cgroup namespace, by its inode number"
+	unused    = "it has used no GPU since the module was loaded, or is not there: vgpuctl usage shows all that have"
 	noPolicy  = "there is no policy for exactly that: vgpuctl policy list shows those there are"
 	tooMany   = "there is no room for more policies: clear some that are no longer needed"
 	badLimits = "this module knows no such limits: build and load the module of the same release"

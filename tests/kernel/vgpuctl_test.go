@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/nvmlfab/nvmlfab/shims/vgpuctl"
+	"github.com/nvmlfab/nvmlfab/shims/vgpuctl/vgputest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -42,6 +43,73 @@ func vgpuctlJSON[T any](t *testing.T, args ...string) (value T) {
 }
 
 // ---- The library ---------------------------------------------------------------------------------------------------
+
+// answers are what a device says to everything that can be asked without a program on the GPU.
+func answers(d *vgpuctl.Device, pid uint32, cgroup uint64) (all []string) {
+	say := func(what string, value any, err error) {
+		if err != nil {
+			value = err
+		}
+		all = append(all, fmt.Sprintf("%s: %+v", what, value))
+	}
+	const none, noCgroup = 1 << 21, 1 << 40 // above any process, and any cgroup
+	full := vgpuctl.Limits{MemoryLimitBytes: 1 << 40, TimesliceMinUs: 1, TimesliceMaxUs: 1 << 40, Weight: vgpuctl.WeightMax, Flags: vgpuctl.LimitDryRun}
+	for _, minor := range []vgpuctl.Minor{0, vgpuctl.MinorMax, vgpuctl.MinorMax + 1, vgpuctl.MinorAny} {
+		for _, whose := range []struct {
+			pid    uint32
+			cgroup uint64
+		}{{pid, cgroup}, {none, noCgroup}} {
+			for _, limits := range []vgpuctl.Limits{full, {}} {
+				say("set", nil, d.SetPolicy(whose.pid, minor, limits))
+				say("set cgroup", nil, d.SetCgroupPolicy(whose.cgroup, minor, limits))
+				l, err := d.GetPolicy(whose.pid, minor)
+				say("get", l, err)
+				l, err = d.GetCgroupPolicy(whose.cgroup, minor)
+				say("get cgroup", l, err)
+			}
+			u, err := d.TaskUsage(whose.pid, minor)
+			say("usage", u, err)
+			u, err = d.CgroupUsage(whose.cgroup, minor)
+			say("cgroup usage", u, err)
+			s, err := d.Stats()
+			say("policies", []uint64{s.Policies, s.CgroupPolicies}, err)
+			for range 2 {
+				say("clear", nil, d.ClearPolicy(whose.pid, minor))
+				say("clear cgroup", nil, d.ClearCgroupPolicy(whose.cgroup, minor))
+			}
+			_, err = d.GetPolicy(whose.pid, minor)
+			say("get", nil, err)
+			_, err = d.GetCgroupPolicy(whose.cgroup, minor)
+			say("get cgroup", nil, err)
+		}
+	}
+	for _, mode := range []vgpuctl.Mode{vgpuctl.ModeOff, vgpuctl.ModeEnforce, 3, vgpuctl.ModeDryRun} {
+		say("mode", nil, d.SetMode(mode))
+		info, err := d.Info()
+		say("info", []any{info.ABIVersion, info.Mode, info.MayEnforce, info.Hooked}, err)
+	}
+	return all
+}
+
+// TestVgpuctlStandIn: what stands in for the module in unit tests answers as the module does.
+func TestVgpuctlStandIn(t *testing.T) {
+	load(t, "fakegpu", "nvidia=1", someGPUs)
+	sleeper := hold(t, "", "rm_alloc_smoke", "4096", "1") // before vgpu is there
+	_, id := cgroup(t, "standin")
+	for _, mayEnforce := range []uint32{0, 1} {
+		d := withVgpu(t, fmt.Sprintf("allow_enforce=%d", mayEnforce))
+		standIn := vgputest.New()
+		standIn.Info.MayEnforce = mayEnforce
+		pid := uint32(sleeper.Process.Pid)
+		standIn.Processes, standIn.Cgroups = map[uint32]bool{pid: true}, map[uint64]bool{id: true}
+		got := answers(standIn.Open(), pid, id)
+		for i, want := range answers(d, pid, id) {
+			require.Equal(t, want, got[i])
+		}
+		require.NoError(t, d.Close())
+		unload(t, "vgpu")
+	}
+}
 
 // TestVgpuctlLost: a reader that was too slow learns how many events it missed.
 func TestVgpuctlLost(t *testing.T) {

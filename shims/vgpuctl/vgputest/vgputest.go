@@ -19,7 +19,7 @@ type Module struct {
 	Processes map[uint32]bool
 	// Cgroups are those that there are; nil: all.
 	Cgroups map[uint64]bool
-	// Usage is what GET_USAGE answers, by its three first fields; who is not there has used nothing.
+	// Usage is what GET_USAGE answers, by its three first fields; of others nothing is known.
 	Usage []vgpuctl.Usage
 	// Fail is asked before every request; what is not 0 is the answer.
 	Fail func(request uint32) unix.Errno
@@ -252,8 +252,6 @@ func (m *Module) usage(u *vgpuctl.Usage) unix.Errno {
 		return unix.EINVAL
 	case u.Tgid != 0 && !there(m.Processes, u.Tgid):
 		return unix.ESRCH
-	case u.Tgid == 0 && !there(m.Cgroups, u.CgroupID):
-		return unix.ENOENT
 	}
 	for _, known := range m.Usage {
 		if known.Tgid == u.Tgid && known.CgroupID == u.CgroupID && known.Minor == u.Minor {
@@ -261,8 +259,7 @@ func (m *Module) usage(u *vgpuctl.Usage) unix.Errno {
 			return 0
 		}
 	}
-	*u = vgpuctl.Usage{CgroupID: u.CgroupID, Tgid: u.Tgid, Minor: u.Minor}
-	return 0
+	return unix.ENOENT
 }
 
 func valid(minor vgpuctl.Minor) bool { return minor <= vgpuctl.MinorMax || minor == vgpuctl.MinorAny }
