@@ -5,6 +5,7 @@ package kernel
 import (
 	"reflect"
 	"runtime"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -42,8 +43,14 @@ func result(errno unix.Errno) error {
 	return nil
 }
 
+// moveless has what is put into it lie on the heap, where nothing moves, and not on a stack, which may.
+var moveless atomic.Pointer[byte]
+
 // at is the address of what p points to, for a structure that the driver reads; p must be kept alive until it has.
-func at[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
+func at[T any](p *T) uint64 {
+	moveless.Store((*byte)(unsafe.Pointer(p)))
+	return uint64(uintptr(unsafe.Pointer(p)))
+}
 
 func sizeOf[T any](T) uint32 { var v T; return uint32(unsafe.Sizeof(v)) }
 
@@ -53,6 +60,7 @@ func place(params any) (address uint64, size uint32) {
 	if !v.IsValid() || v.IsNil() {
 		return 0, 0
 	}
+	moveless.Store((*byte)(v.UnsafePointer()))
 	if v.Kind() == reflect.Slice {
 		return uint64(v.Pointer()), uint32(v.Len()) * uint32(v.Type().Elem().Size())
 	}

@@ -167,7 +167,6 @@ func hold(t *testing.T, dir, program string, args ...string) held {
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
-	// The example prints into a pipe, and only at the end: unless it is a terminal.
 	require.NoError(t, cmd.Start())
 	h := held{Cmd: cmd}
 	t.Cleanup(h.kill)

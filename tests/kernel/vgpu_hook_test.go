@@ -3,34 +3,161 @@
 package kernel
 
 import (
+	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nvmlfab/nvmlfab/shims/vgpuctl"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // TestVgpuHooks: the driver's calls are seen, also on descriptors that were open before.
 func TestVgpuHooks(t *testing.T) {
 	load(t, "fakegpu", "nvidia=1", someGPUs)
 	before := newClient(t, 0)
-	d := withVgpu(t, "memory_alloc_min_bytes=1")
-	info, err := d.Info()
-	require.NoError(t, err)
-	assert.Equal(t, vgpuctl.ModeDryRun, info.Mode)
-	assert.EqualValues(t, 1, info.Hooked)
-	assert.Equal(t, "fakegpu", info.Driver.String())
+	old, status := before.memory(8 * mib)
+	require.Zero(t, status)
+	d := withVgpu(t, enforcing...)
+	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
+	_, status = before.memory(65 * mib)
+	require.EqualValues(t, rmNoMemory, status)
 	object, status := before.memory(32 * mib)
 	require.Zero(t, status)
 	assert.EqualValues(t, 32*mib, taskBytes(t, d, 1))
 	require.Zero(t, before.free(object))
 	assert.Zero(t, taskBytes(t, d, 1))
+	require.Zero(t, before.free(old))
+	_, status = before.memory(16 * mib)
+	require.Zero(t, status)
+	shut(t, before.ctl)
+	assert.Zero(t, taskBytes(t, d, 1))
+	before.client = 0
 	after := newClient(t, 1)
 	_, status = after.memory(16 * mib)
 	require.Zero(t, status)
 	assert.EqualValues(t, 16*mib, taskBytes(t, d, 1))
-	for _, h := range table(t, "hooks") {
-		assert.Equal(t, "fakegpu", h["driver"])
-	}
 	assert.NotEqual(t, "0", rowOf(t, "hooks", "function", "fakegpu_nv_unlocked_ioctl")["calls"])
+	assert.NotEqual(t, "0", rowOf(t, "hooks", "function", "fakegpu_nv_close")["calls"])
+}
+
+// TestVgpuHooksStay: what would take the hooks away below the policies does not.
+func TestVgpuHooksStay(t *testing.T) {
+	const knob = "/proc/sys/kernel/ftrace_enabled"
+	load(t, "fakegpu", "nvidia=1", someGPUs)
+	load(t, "vgpu", enforcing...)
+	assert.Error(t, os.WriteFile(knob, []byte("0"), 0))
+	unload(t, "vgpu")
+	assert.NoError(t, os.WriteFile(knob, []byte("0"), 0))
+	defer os.WriteFile(knob, []byte("1"), 0)
+	d := withVgpu(t, enforcing...)
+	info, err := d.Info()
+	require.NoError(t, err)
+	assert.Zero(t, info.Hooked)
+	assert.Contains(t, table(t, "driver_fingerprint")[0]["reason"], "ftrace is off")
+}
+
+// TestVgpuDriverComesAndGoes: before vgpu or after it, the driver may be loaded and removed.
+func TestVgpuDriverComesAndGoes(t *testing.T) {
+	d := withVgpu(t, enforcing...)
+	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
+	for range 5 {
+		load(t, "fakegpu", "nvidia=1", someGPUs)
+		info, err := d.Info()
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, info.Hooked)
+		c := newClient(t, 0)
+		_, status := c.memory(65 * mib)
+		require.EqualValues(t, rmNoMemory, status)
+		_, status = c.memory(64 * mib)
+		require.Zero(t, status)
+		assert.ErrorIs(t, unix.DeleteModule("fakegpu", unix.O_NONBLOCK), unix.EWOULDBLOCK, "it is in use")
+		assert.EqualValues(t, 64*mib, taskBytes(t, d, 1))
+		require.Zero(t, c.free(c.client))
+		shut(t, c.ctl)
+		c.client = 0
+		unload(t, "fakegpu")
+		info, err = d.Info()
+		require.NoError(t, err)
+		assert.Zero(t, info.Hooked)
+		s := stats(t, d)
+		assert.Zero(t, s.Objects)
+		assert.EqualValues(t, 1, s.Policies, "policies outlast the driver")
+	}
+	// A driver whose own start fails was hooked for a moment.
+	require.Error(t, insert("fakegpu", "nvidia=1", "gpus=nonsense"))
+	info, err := d.Info()
+	require.NoError(t, err)
+	assert.Zero(t, info.Hooked)
+}
+
+// TestVgpuBusy: an open descriptor of its own keeps the module, and one of the driver's does not.
+func TestVgpuBusy(t *testing.T) {
+	load(t, "fakegpu", "nvidia=1", someGPUs)
+	load(t, "vgpu")
+	fd, err := unix.Open(vgpuctl.Path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	assert.ErrorIs(t, unix.DeleteModule("vgpu", unix.O_NONBLOCK), unix.EWOULDBLOCK)
+	unix.Close(fd)
+	c := newClient(t, 0)
+	unload(t, "vgpu")
+	_, status := c.memory(16 * mib)
+	assert.Zero(t, status)
+}
+
+// traffic makes calls of all kinds from several threads until it is stopped; the function it returns stops it and tells how many it made.
+func traffic(t *testing.T, threads int) func() int64 {
+	var stop atomic.Bool
+	var calls atomic.Int64
+	var all sync.WaitGroup
+	for i := range threads {
+		all.Go(func() {
+			for n := 0; !stop.Load(); n++ {
+				fd, err := unix.Open("/dev/nvidiactl", unix.O_RDWR|unix.O_CLOEXEC, 0)
+				if !assert.NoError(t, err) {
+					return
+				}
+				s := childState{ctl: fd}
+				for _, step := range []string{"client", "alloc", "timeslice", "alloc", "free", "alloc"} {
+					if err := s.traffic(step, n%2 == i%2); !assert.NoError(t, err, step) {
+						return
+					}
+					calls.Add(1)
+				}
+				unix.Close(fd)
+			}
+		})
+	}
+	return func() int64 {
+		stop.Store(true)
+		all.Wait()
+		return calls.Load()
+	}
+}
+
+// TestVgpuUnload: the module comes and goes under the calls of others, none of which notices.
+func TestVgpuUnload(t *testing.T) { loadLoops(t, 3, 2) }
+
+// TestRaceUnload: the same on several processors.
+func TestRaceUnload(t *testing.T) { loadLoops(t, 6, 4) }
+
+func loadLoops(t *testing.T, loops, threads int) {
+	load(t, "fakegpu", "nvidia=1", someGPUs)
+	stop := traffic(t, threads)
+	began := time.Now()
+	for i := range loops {
+		parameters := enforcing
+		if i%2 == 1 {
+			parameters = []string{"memory_alloc_min_bytes=1"}
+		}
+		require.NoError(t, insert("vgpu", parameters...))
+		time.Sleep(time.Duration(i%5) * 10 * time.Millisecond)
+		unload(t, "vgpu")
+	}
+	n := stop()
+	t.Logf("loaded and unloaded %d times in %s under %d calls of %d threads", loops, time.Since(began).Round(time.Millisecond), n, threads)
+	require.Positive(t, n)
 }

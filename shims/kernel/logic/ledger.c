@@ -348,6 +348,27 @@ int ledger_dup(struct ledger *l, const struct policy_subject *s, const struct rm
 	return 0;
 }
 
+bool ledger_holds(const struct ledger *l, u32 client, u32 object)
+{
+	struct ledger_object *top = find(l, client, object);
+	struct rm_object *o;
+
+	if (!top || !top->seen)
+		return false;
+	for (o = &top->object; !container_of(o, struct ledger_object, object)->charge;) {
+		if (o->child) {
+			o = o->child;
+			continue;
+		}
+		while (o != &top->object && !o->next)
+			o = o->parent;
+		if (o == &top->object)
+			return false;
+		o = o->next;
+	}
+	return true;
+}
+
 u64 ledger_free(struct ledger *l, u32 client, u32 object)
 {
 	struct ledger_object *o = find(l, client, object);
@@ -368,23 +389,28 @@ u64 ledger_close(struct ledger *l, u64 file)
 	return freed;
 }
 
-/* A charge that nobody holds yet stays where it is. */
-static void leave_charges(struct ledger *l, struct ledger_charge *c)
+/* The accounts of a process that has gone. A charge stays with them, and with the cgroups, that nobody holds yet or a client of nobody. */
+static void drop_accounts(struct ledger *l, u32 tgid)
 {
-	struct ledger_charge *next;
+	struct ledger_account *a;
+	struct ledger_charge *c, *next;
+	struct ledger_client *holder;
 
-	for (; c; c = next) {
-		next = c->next;
-		if (c->holders)
-			move_charge(l, c, find_client(l, rm_client(&c->holders->object)));
+	while ((a = account_next(&l->tasks, tgid, NULL))) {
+		next = a->charges;
+		account_drop(&l->tasks, a);
+		while ((c = next)) {
+			next = c->next;
+			holder = c->holders ? find_client(l, rm_client(&c->holders->object)) : NULL;
+			if (holder && holder->owner.tgid)
+				move_charge(l, c, holder);
+		}
 	}
 }
 
 u64 ledger_exit(struct ledger *l, u32 tgid)
 {
 	struct ledger_client *c, *next;
-	struct ledger_account *a;
-	struct ledger_charge *charges;
 	u64 freed = 0;
 
 	for (c = l->clients; c; c = next) {
@@ -392,12 +418,27 @@ u64 ledger_exit(struct ledger *l, u32 tgid)
 		if (c->owner.tgid == tgid)
 			freed = account_plus(freed, remove_object(l, &c->object));
 	}
-	while ((a = account_next(&l->tasks, tgid, NULL))) {
-		charges = a->charges;
-		account_drop(&l->tasks, a);
-		leave_charges(l, charges);
-	}
+	drop_accounts(l, tgid);
 	return freed;
+}
+
+u64 ledger_leave(struct ledger *l, u32 tgid)
+{
+	struct ledger_account *a;
+	struct ledger_client *c, *next;
+	u64 held = 0;
+
+	for (a = account_next(&l->tasks, tgid, NULL); a; a = account_next(&l->tasks, tgid, a))
+		held = account_plus(held, account_bytes(a, RM_MEMORY_DEVICE));
+	for (c = l->clients; c; c = next) {
+		next = c->next;
+		if (c->owner.tgid == tgid && !c->file)
+			remove_object(l, &c->object);
+		else if (c->owner.tgid == tgid)
+			c->owner.tgid = 0;
+	}
+	drop_accounts(l, tgid);
+	return held;
 }
 
 /* A client keeps no cgroup that is gone, or a charge that moves to it would bring that one back. */

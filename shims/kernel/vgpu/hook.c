@@ -247,9 +247,7 @@ static int module_event(struct notifier_block *nb, unsigned long event, void *da
 			attach(&drivers[i], m);
 		} else {
 			detach(&drivers[i]);
-			mutex_lock(&vgpu_lock);
-			vgpu_calls_reset();
-			mutex_unlock(&vgpu_lock);
+			vgpu_state_drop();
 			pr_info("%s is gone\n", drivers[i].name);
 		}
 		mutex_unlock(&hook_lock);

@@ -53,6 +53,15 @@ struct ledger vgpu_ledger;
 struct policies vgpu_policies;
 DEFINE_PER_CPU(struct vgpu_stats, vgpu_counts);
 
+void vgpu_state_drop(void)
+{
+	mutex_lock(&vgpu_lock);
+	vgpu_files_reset();
+	ledger_clear(&vgpu_ledger);
+	vgpu_gpus_reset();
+	mutex_unlock(&vgpu_lock);
+}
+
 /* ---- Mode ---------------------------------------------------------------------------------------------------------------------------- */
 
 static DEFINE_MUTEX(mode_lock);
@@ -165,7 +174,7 @@ static void __exit vgpu_exit(void)
 	vgpu_control_stop();
 	vgpu_hooks_stop();
 	vgpu_subjects_stop();
-	vgpu_calls_reset();
+	vgpu_state_drop();
 	policies_clear(&vgpu_policies);
 }
 

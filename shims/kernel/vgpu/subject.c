@@ -68,6 +68,7 @@ static struct vgpu_task *make(struct task_struct *p)
 
 	if (!t)
 		return NULL;
+	INIT_LIST_HEAD(&t->uses);
 	t->tgid = p->tgid;
 	describe(t, p);
 	spin_lock(&tasks_lock);
@@ -226,7 +227,9 @@ void vgpu_reap(void)
 
 		memcpy(e.comm, t->comm, sizeof(e.comm));
 		policy_drop_tgid(&vgpu_policies, t->tgid);
-		e.value = ledger_exit(&vgpu_ledger, t->tgid);
+		/* Its files close after this; unless somebody else has them open, what it held goes with them. */
+		e.value = ledger_leave(&vgpu_ledger, t->tgid);
+		vgpu_files_leave(t);
 		if (vgpu_mode() != VGPU_MODE_OFF)
 			vgpu_event(&e);
 		tasks_count--;
@@ -292,6 +295,7 @@ void vgpu_subjects_stop(void)
 	mutex_lock(&vgpu_lock);
 	vgpu_reap();
 	hash_for_each_safe(tasks, bucket, next, t, node) {
+		vgpu_files_leave(t);
 		hash_del(&t->node);
 		kfree(t);
 	}

@@ -29,6 +29,7 @@ void vgpu_defaults(struct policy_defaults *d);
 extern struct mutex vgpu_lock;
 extern struct ledger vgpu_ledger;
 extern struct policies vgpu_policies;
+void vgpu_state_drop(void);		/* all that is known of a driver that has gone; the policies stay */
 
 /* The counts of vgpu_stats that only grow, per processor. */
 DECLARE_PER_CPU(struct vgpu_stats, vgpu_counts);
@@ -59,12 +60,15 @@ bool vgpu_driver_known(void);		/* hooked, and of a version that may be enforced 
 int vgpu_hooks_start(void);
 void vgpu_hooks_stop(void);		/* returns when no call is in the module any more */
 
-/* ---- calls.c: what a call of the driver's means -------------------------------------------------------------------------------------- */
+/* ---- files.c, calls.c: what a call of the driver's means ----------------------------------------------------------------------------- */
 
 int vgpu_open(const struct vgpu_driver *d, struct inode *inode, struct file *file);
 int vgpu_close(const struct vgpu_driver *d, struct inode *inode, struct file *file);
 long vgpu_ioctl(const struct vgpu_driver *d, struct file *file, unsigned int cmd, unsigned long arg);
-void vgpu_calls_reset(void);		/* the driver is gone: vgpu_lock is held */
+struct vgpu_task;
+/* Both: vgpu_lock is held. */
+void vgpu_files_leave(struct vgpu_task *task);	/* it has ended */
+void vgpu_files_reset(void);
 
 /* ---- gpus.c: which minor number a device instance has, and counts by number of the call ---------------------------------------------- */
 
@@ -86,8 +90,9 @@ struct vgpu_task {
 	struct llist_node dead;
 	u32 tgid, uid;
 	u64 cgroup_id;			/* where it was when it was seen last */
-	u32 files;			/* open files that it opened or used */
-	u32 calls;			/* of it that are in the driver now, and hold a charge */
+	struct list_head uses;		/* of open files that it opened or made calls through; see files.c */
+	u32 files;			/* how many */
+	u32 calls;			/* of it that are in the driver now */
 	char comm[TASK_COMM_LEN];
 };
 
@@ -132,7 +137,7 @@ struct vgpu_timeslice {
 void vgpu_timeslice_log(const struct vgpu_timeslice *t);
 void vgpu_timeslices_each(void (*visit)(const struct vgpu_timeslice *t, void *context), void *context);
 
-/* ---- control.c, debugfs.c ------------------------------------------------------------------------------------------------------------ */
+/* ---- device.c, debugfs.c ------------------------------------------------------------------------------------------------------------- */
 
 int vgpu_control_start(void);
 void vgpu_control_stop(void);

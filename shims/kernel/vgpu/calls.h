@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A call of the driver's that is looked at, and the open files that calls come through. */
+#ifndef VGPU_CALLS_H
+#define VGPU_CALLS_H
+
+#include "vgpu.h"
+
+struct call {
+	const struct vgpu_driver *driver;
+	struct file *file;
+	unsigned int cmd;		/* as the driver gets it */
+	unsigned long arg;
+	u32 escape, size;		/* behind an nv_xfer */
+	void __user *user;
+	u32 flags;			/* VGPU_EVENT_XFER, VGPU_EVENT_COMPAT */
+	bool enforce;
+	struct rm_call rm;
+	struct policy_subject subject;
+	struct policy policy;
+	u8 head[RM_CALL_BYTES];
+};
+
+/* ---- calls.c ------------------------------------------------------------------------------------------------------------------------- */
+
+long vgpu_call_driver(const struct call *c);
+u32 vgpu_head_bytes(const struct call *c);
+int vgpu_read_user(void *to, u64 address, u32 bytes);	/* -EFAULT, which is counted */
+long vgpu_answer(const struct call *c, u32 status);	/* in the driver's place */
+struct vgpu_event vgpu_event_of(const struct call *c, enum vgpu_event_type type);
+/* Before and after the driver, with vgpu_lock held: finds out who calls, about the GPU of the object near, and what policy holds. */
+struct vgpu_task *vgpu_begin(struct call *c, u32 near);
+void vgpu_end(struct vgpu_task *task);
+/* Says that what was checked and what is there now differ. */
+void vgpu_race(const struct call *c, u64 checked, u64 there);
+
+/* ---- controls.c ---------------------------------------------------------------------------------------------------------------------- */
+
+long vgpu_control(struct call *c);
+
+/* ---- files.c: all with vgpu_lock held but the first two ------------------------------------------------------------------------------ */
+
+u64 vgpu_file_id(const struct file *file);
+u32 vgpu_file_minor(const struct file *file);
+void vgpu_file_use(struct file *file, struct vgpu_task *task);
+/* Has it forgotten what it may still seem to hold, if no file and no call of it is left; returns the bytes of device memory. */
+u64 vgpu_task_idle(struct vgpu_task *task);
+extern u32 vgpu_closing;	/* files that the driver is closing now */
+
+#endif
