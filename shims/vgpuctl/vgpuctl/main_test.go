@@ -106,7 +106,7 @@ interface     1
 `)
 	b.module.Info.Driver = vgpuctl.Text32{}
 	stdout, _, _ := b.run("status")
-	assert.Contains(t, stdout, "driver        none: load NVIDIA's, or fakegpu\n")
+	assert.Contains(t, stdout, "driver        none: load NVIDIA's, or fakegpu with nvidia=1\n")
 }
 
 func TestMode(t *testing.T) {

@@ -24,7 +24,7 @@ func (statusCmd) Run(s *surroundings) error {
 			return err
 		}
 		return s.print(info, func(w io.Writer) error {
-			driver, enforce := "none: load NVIDIA's, or fakegpu", "no: it takes allow_enforce=1 when the module is loaded, and a driver that it knows"
+			driver, enforce := "none: load NVIDIA's, or fakegpu with nvidia=1", "no: it takes allow_enforce=1 when the module is loaded, and a driver that it knows"
 			if info.Hooked != 0 {
 				driver = fmt.Sprintf("%s %s", info.Driver, info.DriverVersion)
 			} else if info.Driver.String() != "" {
