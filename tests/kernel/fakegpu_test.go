@@ -47,7 +47,7 @@ func TestFakegpuClientDefaults(t *testing.T) {
 
 func TestFakegpuEvil(t *testing.T) {
 	load(t, "fakegpu", fakegpuSmall...)
-	fakegpuProgram(t, 109, "evil")
+	fakegpuProgram(t, 112, "evil")
 	requireIdle(t)
 }
 

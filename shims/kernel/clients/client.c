@@ -234,7 +234,8 @@ static void test_wait(void)
 	GIVES("wait: as long as it takes", 0, job_wait(fd, seqno, FAKEGPU_WAIT_FOREVER, &completed));
 	took = now_ns() - start;
 	EQUAL("wait: the job has completed", completed, seqno);
-	check_at(__LINE__, "wait: not before its time", took >= latency_ns, "a job of %lld ns took %lld ns", (long long)latency_ns, (long long)took);
+	check_at(__LINE__, "wait: not before its time", took >= latency_ns, "a job of %lld ns took %lld ns",
+		 (long long)latency_ns, (long long)took);
 	if (busy(fd, handle, &seqno, "wait: with a timeout")) {
 		GIVES("wait: looking alone", ETIMEDOUT, job_wait(fd, seqno, 0, &completed));
 		CHECK("wait: which tells what has completed all the same", completed < seqno);
