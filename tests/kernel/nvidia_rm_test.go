@@ -61,13 +61,13 @@ type (
 		Status, _                             uint32
 	}
 	memoryParams struct {
-		Owner, Type, Flags                          uint32
-		_                                           [3]uint32
-		Attr                                        uint32
-		_                                           [5]uint32
-		RangeLo, RangeHi                            uint64
-		Size, Alignment, Offset, Limit, Address     uint64
-		CTag, VASpace, InternalFlags, Tag, NUMA, _2 uint32
+		Owner, Type, Flags                         uint32
+		_                                          [3]uint32
+		Attr                                       uint32
+		_                                          [5]uint32
+		RangeLo, RangeHi                           uint64
+		Size, Alignment, Offset, Limit, Address    uint64
+		CTag, VASpace, InternalFlags, Tag, NUMA, _ uint32
 	}
 	deviceParams struct {
 		ID, _, _, _, _, _ uint32

@@ -52,8 +52,6 @@ func at[T any](p *T) uint64 {
 	return uint64(uintptr(unsafe.Pointer(p)))
 }
 
-func sizeOf[T any](T) uint32 { var v T; return uint32(unsafe.Sizeof(v)) }
-
 // place returns address and size of what a pointer or slice refers to.
 func place(params any) (address uint64, size uint32) {
 	v := reflect.ValueOf(params)

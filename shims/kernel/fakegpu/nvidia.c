@@ -29,7 +29,7 @@ MODULE_PARM_DESC(driver_version, "the driver's version that programs are told");
 static char *gpus[GPUS_MAX];
 static int gpus_count;
 module_param_array(gpus, charp, &gpus_count, 0444);
-MODULE_PARM_DESC(gpus, "GPUs with commas between, each BUS/MINOR/VENDOR:DEVICE/MEMORY/UUID/NAME/VBIOS/DMABITS/FIRMWARE, as nvmlfab fakegpu prints them");
+MODULE_PARM_DESC(gpus, "GPUs with commas between, as nvmlfab fakegpu prints them: BUS/MINOR/VENDOR:DEVICE/MEMORY/UUID/NAME/VBIOS/DMABITS/FIRMWARE");
 
 /* fakegpu.ko's own. That of the driver it stands for is driver_version. */
 MODULE_VERSION("1");
@@ -125,7 +125,7 @@ static int register_fd(struct nv_file *f, const struct nv_register_fd *call)
 		return err;
 	other = ctl->f_op == &nv_fops ? ctl->private_data : NULL;
 	mutex_lock(&nv_rm_lock);
-	if (other && !other->gpu && other != f && !other->ctl && !f->ctl && list_empty(&f->clients)) {
+	if (other && !other->gpu && other != f && !other->ctl && !f->ctl) {
 		smp_store_release(&f->ctl, ctl);
 		err = 0;
 	}

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The NVIDIA personality: what its files share. nvidia.c and uvm.c have the devices, nvproc.c the texts in /proc, rm*.c the resource manager. */
+/*
+ * The NVIDIA personality: what its files share. nvidia.c and uvm.c have the devices, nvproc.c the texts in /proc, rm*.c the resource
+ * manager.
+ */
 #ifndef FAKEGPU_NVIDIA_H
 #define FAKEGPU_NVIDIA_H
 

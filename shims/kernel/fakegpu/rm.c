@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The resource manager of the personality: clients, the objects below them, and the calls that make and free these. It answers as NVIDIA's does,
- * down to the status for what is wrong, wherever a program without a GPU can tell; see src/nvidia/src/kernel/rmapi and
+ * The resource manager of the personality: clients, the objects below them, and the calls that make and free these. It answers as
+ * NVIDIA's does, down to the status for what is wrong, wherever a program without a GPU can tell; see src/nvidia/src/kernel/rmapi and
  * src/nvidia/src/libraries/resserv in NVIDIA's open kernel modules.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The classes of objects that the personality makes, what their parameters mean, and the memory that some of them hold. */
+#include <linux/sched.h>
 #include <linux/slab.h>
 
 #include "nvidia.h"
@@ -152,6 +153,7 @@ static bool find_room(struct nv_object *device, u64 *start, u64 bytes, u64 align
 		}
 		if (next == *start)
 			return true;
+		cond_resched();
 		*start = next;
 	}
 	return false;

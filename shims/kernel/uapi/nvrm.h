@@ -83,8 +83,9 @@ struct nvos46_580 {			/* from 580 on */
 	__u64 dmaOffset;
 	__u32 status, pad1;
 };
-struct nvos47_535 { __u32 hClient, hDevice, hDma, hMemory, flags, pad0; __u64 dmaOffset; __u32 status, pad1; };	/* NV_ESC_RM_UNMAP_MEMORY_DMA */
-struct nvos47 { __u32 hClient, hDevice, hDma, hMemory, flags, pad0; __u64 dmaOffset, size; __u32 status, pad1; };	/* from 550 on */
+/* NV_ESC_RM_UNMAP_MEMORY_DMA, up to 545 and from 550 on. */
+struct nvos47_535 { __u32 hClient, hDevice, hDma, hMemory, flags, pad0; __u64 dmaOffset; __u32 status, pad1; };
+struct nvos47 { __u32 hClient, hDevice, hDma, hMemory, flags, pad0; __u64 dmaOffset, size; __u32 status, pad1; };
 
 #define NVOS46_FLAGS_DMA_OFFSET_FIXED 0x8000u
 #define NVOS54_FLAGS_FINN_SERIALIZED 4u
