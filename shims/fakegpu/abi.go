@@ -13,33 +13,33 @@ const (
 )
 
 type infoArg struct {
-	abiVersion, maxHandles         uint32
-	deviceBytes, deviceUsed        uint64
-	contextBytes, contextUsed      uint64
-	contextHandles, jobLatencyUsec uint32
-	name                           [32]byte
+	ABIVersion, MaxHandles         uint32
+	DeviceBytes, DeviceUsed        uint64
+	ContextBytes, ContextUsed      uint64
+	ContextHandles, JobLatencyUsec uint32
+	Name                           [32]byte
 }
 
 type allocArg struct {
-	size          uint64
-	flags, handle uint32
+	Size          uint64
+	Flags, Handle uint32
 }
 
-type freeArg struct{ handle, reserved uint32 }
+type freeArg struct{ Handle, Reserved uint32 }
 
 type submitArg struct {
-	handle, flags uint32
-	seqno         uint64
+	Handle, Flags uint32
+	Seqno         uint64
 }
 
 type waitArg struct {
-	seqno        uint64
-	timeoutNsec  int64
-	completedSeq uint64
+	Seqno        uint64
+	TimeoutNsec  int64
+	CompletedSeq uint64
 }
 
 // page is what is mapped; the kernel writes it.
 type page struct {
-	abiVersion, reserved       uint32
-	completedSeq, submittedSeq uint64
+	ABIVersion, Reserved       uint32
+	CompletedSeq, SubmittedSeq uint64
 }

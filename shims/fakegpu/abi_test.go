@@ -36,9 +36,8 @@ var constants = map[string]uint64{
 
 // cName is what a Go field is called in the header.
 func cName(field string) string {
-	field = strings.Replace(field, "Usec", "Us", 1)
-	field = strings.Replace(field, "Nsec", "Ns", 1)
-	return strings.ToLower(regexp.MustCompile(`[A-Z]`).ReplaceAllString(field, "_$0"))
+	field = strings.NewReplacer("Usec", "Us", "Nsec", "Ns", "ABI", "Abi").Replace(field)
+	return strings.ToLower(regexp.MustCompile(`\B[A-Z]`).ReplaceAllString(field, "_$0"))
 }
 
 // expected are lines "NAME VALUE" of everything in Go, and C expressions for the same.

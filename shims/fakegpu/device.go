@@ -97,8 +97,8 @@ func (d *Device) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.page != nil {
-		d.last.completedSeq = atomic.LoadUint64(&d.page.completedSeq)
-		d.last.submittedSeq = atomic.LoadUint64(&d.page.submittedSeq)
+		d.last.CompletedSeq = atomic.LoadUint64(&d.page.CompletedSeq)
+		d.last.SubmittedSeq = atomic.LoadUint64(&d.page.SubmittedSeq)
 		d.page = nil
 		err = errors.Join(err, d.driver.unmap(d.mapped))
 	}
@@ -120,35 +120,35 @@ func (d *Device) Info() (Info, error) {
 	if err := call(d, "ask the device what it has", ioctlInfo, &arg); err != nil {
 		return Info{}, err
 	}
-	name, _, _ := bytes.Cut(arg.name[:], []byte{0})
+	name, _, _ := bytes.Cut(arg.Name[:], []byte{0})
 	return Info{
-		ABIVersion: arg.abiVersion, Name: string(name),
-		DeviceBytes: arg.deviceBytes, DeviceUsed: arg.deviceUsed,
-		ContextBytes: arg.contextBytes, ContextUsed: arg.contextUsed,
-		MaxHandles: arg.maxHandles, ContextHandles: arg.contextHandles,
-		JobLatency: time.Duration(arg.jobLatencyUsec) * time.Microsecond,
+		ABIVersion: arg.ABIVersion, Name: string(name),
+		DeviceBytes: arg.DeviceBytes, DeviceUsed: arg.DeviceUsed,
+		ContextBytes: arg.ContextBytes, ContextUsed: arg.ContextUsed,
+		MaxHandles: arg.MaxHandles, ContextHandles: arg.ContextHandles,
+		JobLatency: time.Duration(arg.JobLatencyUsec) * time.Microsecond,
 	}, nil
 }
 
 // Alloc allocates memory, of which whole pages of 4096 bytes count. ENOSPC: the quota of this Device, of bytes or of handles.
 // ENOMEM: the device has no more.
 func (d *Device) Alloc(size uint64) (Handle, error) {
-	arg := allocArg{size: size}
+	arg := allocArg{Size: size}
 	err := call(d, fmt.Sprintf("allocate %d bytes", size), ioctlAlloc, &arg)
-	return Handle(arg.handle), err
+	return Handle(arg.Handle), err
 }
 
 // Free frees an allocation. Jobs that are under way on it keep its memory until they complete. EINVAL: there is no such one.
 func (d *Device) Free(h Handle) error {
-	return call(d, fmt.Sprintf("free allocation %d", h), ioctlFree, &freeArg{handle: uint32(h)})
+	return call(d, fmt.Sprintf("free allocation %d", h), ioctlFree, &freeArg{Handle: uint32(h)})
 }
 
 // Submit starts a job on an allocation and returns its number: 1 for the first, then one more each time. EINVAL: there is
 // no such allocation. EAGAIN: too many jobs are under way.
 func (d *Device) Submit(h Handle) (seqno uint64, err error) {
-	arg := submitArg{handle: uint32(h)}
+	arg := submitArg{Handle: uint32(h)}
 	err = call(d, fmt.Sprintf("submit a job on allocation %d", h), ioctlSubmit, &arg)
-	return arg.seqno, err
+	return arg.Seqno, err
 }
 
 // slice is how long a Wait stays in the kernel before it looks whether it is still wanted.
@@ -172,25 +172,25 @@ func (d *Device) Wait(ctx context.Context, seqno uint64) (completed uint64, err 
 		if ctx.Err() != nil {
 			timeout = 0
 		}
-		arg := waitArg{seqno: seqno, timeoutNsec: int64(timeout)}
+		arg := waitArg{Seqno: seqno, TimeoutNsec: int64(timeout)}
 		err := d.driver.ioctl(ioctlWait, bytesOf(&arg))
 		switch {
 		case !errors.Is(err, unix.ETIMEDOUT) && !errors.Is(err, unix.EINTR):
-			return arg.completedSeq, explain(op, ioctlWait, err)
+			return arg.CompletedSeq, explain(op, ioctlWait, err)
 		case ctx.Err() != nil:
-			return arg.completedSeq, &Error{op, ctx.Err(), fmt.Sprintf("%d has completed: wait longer", arg.completedSeq)}
+			return arg.CompletedSeq, &Error{op, ctx.Err(), fmt.Sprintf("%d has completed: wait longer", arg.CompletedSeq)}
 		}
 	}
 }
 
 // CompletedSeq is the number of the last job that has completed, without a system call. Of a closed Device it is what it was.
 func (d *Device) CompletedSeq() uint64 {
-	return d.read(func(p *page) *uint64 { return &p.completedSeq })
+	return d.read(func(p *page) *uint64 { return &p.CompletedSeq })
 }
 
 // SubmittedSeq is the number of the last job that was submitted, likewise.
 func (d *Device) SubmittedSeq() uint64 {
-	return d.read(func(p *page) *uint64 { return &p.submittedSeq })
+	return d.read(func(p *page) *uint64 { return &p.SubmittedSeq })
 }
 
 func (d *Device) read(field func(*page) *uint64) uint64 {

@@ -35,8 +35,8 @@ func (a *answers) ioctl(request uint32, arg []byte) error {
 	n := a.calls[request]
 	a.mu.Unlock()
 	if request == ioctlInfo {
-		info := infoArg{abiVersion: a.version, maxHandles: 2, deviceBytes: 3, deviceUsed: 4, contextBytes: 5, contextUsed: 6,
-			contextHandles: 7, jobLatencyUsec: 8, name: [32]byte{'f', 'g'}}
+		info := infoArg{ABIVersion: a.version, MaxHandles: 2, DeviceBytes: 3, DeviceUsed: 4, ContextBytes: 5, ContextUsed: 6,
+			ContextHandles: 7, JobLatencyUsec: 8, Name: [32]byte{'f', 'g'}}
 		copy(arg, bytesOf(&info))
 		return nil
 	}
@@ -80,13 +80,13 @@ func TestArguments(t *testing.T) {
 	d, _ := opened(t, func(request uint32, _ int, arg []byte) error {
 		switch request {
 		case ioctlAlloc:
-			assert.Equal(t, bytesOf(&allocArg{size: 1 << 40}), arg)
-			copy(arg, bytesOf(&allocArg{size: 1 << 40, handle: 17}))
+			assert.Equal(t, bytesOf(&allocArg{Size: 1 << 40}), arg)
+			copy(arg, bytesOf(&allocArg{Size: 1 << 40, Handle: 17}))
 		case ioctlFree:
-			assert.Equal(t, bytesOf(&freeArg{handle: 17}), arg)
+			assert.Equal(t, bytesOf(&freeArg{Handle: 17}), arg)
 		case ioctlSubmit:
-			assert.Equal(t, bytesOf(&submitArg{handle: 17}), arg)
-			copy(arg, bytesOf(&submitArg{handle: 17, seqno: 1 << 33}))
+			assert.Equal(t, bytesOf(&submitArg{Handle: 17}), arg)
+			copy(arg, bytesOf(&submitArg{Handle: 17, Seqno: 1 << 33}))
 		}
 		return nil
 	})
@@ -152,7 +152,7 @@ func TestInterruptedCallsAreRepeated(t *testing.T) {
 // complete is a kernel in which a job completes at a certain WAIT.
 func complete(at int) func(uint32, int, []byte) error {
 	return func(_ uint32, call int, arg []byte) error {
-		copy(arg[16:], bytesOf(&waitArg{seqno: 4})) // completedSeq
+		copy(arg[16:], bytesOf(&waitArg{Seqno: 4})) // completedSeq
 		switch {
 		case call < at && call%2 == 0:
 			return unix.EINTR
@@ -172,7 +172,7 @@ func TestWait(t *testing.T) {
 	assert.Equal(t, 6, a.calls[ioctlWait])
 
 	// What the page says needs no call.
-	atomic.StoreUint64(&d.page.completedSeq, 9)
+	atomic.StoreUint64(&d.page.CompletedSeq, 9)
 	completed, err = d.Wait(context.Background(), 8)
 	require.NoError(t, err)
 	assert.Equal(t, uint64(9), completed)
@@ -190,9 +190,9 @@ func TestWaitHeedsItsContext(t *testing.T) {
 	d, a := opened(t, func(_ uint32, _ int, arg []byte) error {
 		var w waitArg
 		copy(bytesOf(&w), arg)
-		longest = max(longest, w.timeoutNsec)
-		assert.GreaterOrEqual(t, w.timeoutNsec, int64(0))
-		time.Sleep(time.Duration(w.timeoutNsec))
+		longest = max(longest, w.TimeoutNsec)
+		assert.GreaterOrEqual(t, w.TimeoutNsec, int64(0))
+		time.Sleep(time.Duration(w.TimeoutNsec))
 		return unix.ETIMEDOUT
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 70*time.Millisecond)
@@ -218,8 +218,8 @@ func TestClose(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		return unix.ETIMEDOUT
 	})
-	atomic.StoreUint64(&d.page.completedSeq, 5)
-	atomic.StoreUint64(&d.page.submittedSeq, 6)
+	atomic.StoreUint64(&d.page.CompletedSeq, 5)
+	atomic.StoreUint64(&d.page.SubmittedSeq, 6)
 	var users sync.WaitGroup
 	for range 4 {
 		users.Go(func() {
