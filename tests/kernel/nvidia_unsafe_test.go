@@ -52,6 +52,9 @@ func at[T any](p *T) uint64 {
 	return uint64(uintptr(unsafe.Pointer(p)))
 }
 
+// sizeOf is what a structure takes in memory.
+func sizeOf[T any](T) uint32 { var v T; return uint32(unsafe.Sizeof(v)) }
+
 // place returns address and size of what a pointer or slice refers to.
 func place(params any) (address uint64, size uint32) {
 	v := reflect.ValueOf(params)
