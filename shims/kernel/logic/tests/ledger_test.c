@@ -701,6 +701,59 @@ static void ledger_timeslices(struct kunit *test)
 	ledger_clear(&l);
 }
 
+/* A process that has ended while others have its file open: its memory stays charged to its cgroups until that closes. */
+static void ledger_owner_leaves(struct kunit *test)
+{
+	start();
+	KUNIT_ASSERT_EQ(test, memory(1, 100, 2, 4 * MIB), 0);
+	KUNIT_ASSERT_EQ(test, memory(2, 200, 2, 8 * MIB), 0);
+	KUNIT_ASSERT_EQ(test, memory(1, 100, 3, 16 * MIB), 0);
+	KUNIT_ASSERT_EQ(test, dup(2, 200, 3, 100, 3), 0);
+	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 1), 20 * MIB);
+	KUNIT_EXPECT_EQ(test, TASK(1), 0ull);
+	KUNIT_EXPECT_EQ(test, CGROUP(10), 4 * MIB);
+	EXPECT_USE(test, 2, 24 * MIB);			/* what it holds a duplicate of is its own now */
+	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 1), 0ull);
+	KUNIT_EXPECT_EQ(test, ledger_exit(&l, 1), 0ull);	/* another process of that number */
+	KUNIT_EXPECT_EQ(test, CGROUP(10), 4 * MIB);
+	KUNIT_EXPECT_EQ(test, ledger_close(&l, 1), 4 * MIB);
+	KUNIT_EXPECT_EQ(test, CGROUP(7), 24 * MIB);
+	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 2), 24 * MIB);
+	KUNIT_EXPECT_EQ(test, ledger_close(&l, 2), 24 * MIB);
+	KUNIT_EXPECT_EQ(test, CGROUP(7), 0ull);
+	KUNIT_EXPECT_EQ(test, l.tasks.count, 0ull);
+
+	/* A client of no file has nothing else to go with. */
+	KUNIT_ASSERT_EQ(test, dup(3, 300, 301, 1, 1), 0);
+	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 3), 0ull);
+	KUNIT_EXPECT_EQ(test, l.objects.table.count, 0ull);
+	ledger_clear(&l);
+	KUNIT_EXPECT_EQ(test, memory_live, 0ull);
+}
+
+static void ledger_holding(struct kunit *test)
+{
+	start();
+	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 100));
+	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 0, 100, NV01_ROOT_CLIENT, NULL), 0);
+	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 100, 2, DEVICE, NULL), 0);
+	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 2, 3, 0x2080, NULL), 0);
+	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 2, 4, 0x2080, NULL), 0);
+	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 100));
+	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 3, 5, 0x90f1, NULL), 0);
+	KUNIT_ASSERT_EQ(test, dup(1, 100, 6, 100, 5), 0);
+	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 2));
+	KUNIT_ASSERT_EQ(test, memory(1, 100, 7, 1), 0);
+	KUNIT_EXPECT_TRUE(test, ledger_holds(&l, 100, 7));
+	KUNIT_EXPECT_TRUE(test, ledger_holds(&l, 100, 100));
+	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 2));
+	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 99));
+	KUNIT_ASSERT_EQ(test, memory(1, 200, 2, 1), 0);
+	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 200, 200));	/* made up */
+	KUNIT_EXPECT_TRUE(test, ledger_holds(&l, 200, 2));
+	ledger_clear(&l);
+}
+
 /* Each allocation of a small life fails once; whatever comes of it, the books are right and empty in the end. */
 static int life(struct kunit *test)
 {
@@ -756,6 +809,6 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(ledger_exit_before_answer), KUNIT_CASE(ledger_cgroup_dropped), KUNIT_CASE(ledger_moves_past_dropped),
 	KUNIT_CASE(ledger_moves_without_memory), KUNIT_CASE(ledger_files), KUNIT_CASE(ledger_limits), KUNIT_CASE(ledger_limits_of_cgroups),
 	KUNIT_CASE(ledger_limits_of_minors), KUNIT_CASE(ledger_limits_of_kinds), KUNIT_CASE(ledger_overflow), KUNIT_CASE(ledger_minors),
-	KUNIT_CASE(ledger_timeslices), KUNIT_CASE(ledger_without_memory), {}
+	KUNIT_CASE(ledger_timeslices), KUNIT_CASE(ledger_owner_leaves), KUNIT_CASE(ledger_holding), KUNIT_CASE(ledger_without_memory), {}
 };
 SUITE(ledger, cases);

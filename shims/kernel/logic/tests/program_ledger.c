@@ -412,17 +412,11 @@ static void close_file(struct program *p)
 	PROGRAM_EXPECT(p, freed == m.freed);
 }
 
-static void exit_task(struct program *p)
+/* The accounts of a process go, and what is charged to it moves to who holds it. */
+static void disperse(u32 task)
 {
-	u32 task = 1 + program_byte(p) % TASKS, c, i;
-	u64 freed;
-	u32 dropped = policy_drop_tgid(&policies, task);
+	u32 c, i;
 
-	PROGRAM_EXPECT(p, dropped == forget_policies(VGPU_SCOPE_TGID, task));
-	m.freed = 0;
-	for (c = 0; c < CLIENTS; c++)
-		if (m.object[c][c].there && m.client[c].task == task)
-			model_remove(c, c);
 	drop_accounts(0, task);
 	for (i = 0; i < CHARGES; i++) {
 		struct model_charge *charge = &m.charge[i];
@@ -430,7 +424,7 @@ static void exit_task(struct program *p)
 		if (!charge->there || charge->task != task)
 			continue;
 		charge->task = 0;
-		if (last_holder(i, &c) == NOTHING)
+		if (last_holder(i, &c) == NOTHING || !m.client[c].task)
 			continue;
 		charge->task = m.client[c].task;
 		charge->levels = m.client[c].levels;
@@ -439,8 +433,38 @@ static void exit_task(struct program *p)
 	for (i = 0; i < CHARGES; i++)
 		if (m.charge[i].there)
 			arrive_all(&m.charge[i]);
+}
+
+static void exit_task(struct program *p)
+{
+	u32 task = 1 + program_byte(p) % TASKS, c;
+	u64 freed;
+	u32 dropped = policy_drop_tgid(&policies, task);
+
+	PROGRAM_EXPECT(p, dropped == forget_policies(VGPU_SCOPE_TGID, task));
+	m.freed = 0;
+	for (c = 0; c < CLIENTS; c++)
+		if (m.object[c][c].there && m.client[c].task == task)
+			model_remove(c, c);
+	disperse(task);
 	freed = ledger_exit(&ledger, task);
 	PROGRAM_EXPECT(p, freed == m.freed);
+}
+
+static void leave_task(struct program *p)
+{
+	u32 task = 1 + program_byte(p) % TASKS, c;
+	u64 held = use(0, task, VGPU_MINOR_ANY, false, RM_MEMORY_DEVICE, NULL);
+
+	for (c = 0; c < CLIENTS; c++) {
+		if (!m.object[c][c].there || m.client[c].task != task)
+			continue;
+		if (!m.client[c].file)
+			model_remove(c, c);
+		m.client[c].task = 0;
+	}
+	disperse(task);
+	PROGRAM_EXPECT(p, ledger_leave(&ledger, task) == held);
 }
 
 static void forget(u32 *levels, u64 *cgroup, u64 id)
@@ -587,6 +611,18 @@ static void compare_account(struct program *p, u32 scope, u64 id)
 	PROGRAM_EXPECT(p, u.timeslices == sum.timeslices && u.timeslice_us == sum.timeslice_us);
 }
 
+static bool model_holds(u32 c, u32 h)
+{
+	u32 other;
+
+	if (m.object[c][h].charge != NOTHING)
+		return true;
+	for (other = 0; other < HANDLES; other++)
+		if (other != h && m.object[c][other].there && m.object[c][other].parent == (int)h && model_holds(c, other))
+			return true;
+	return false;
+}
+
 static void compare_objects(struct program *p)
 {
 	struct rm_object *real;
@@ -599,6 +635,7 @@ static void compare_objects(struct program *p)
 
 			real = rm_find(&ledger.objects, c, h);
 			PROGRAM_EXPECT(p, o->there == (real != NULL));
+			PROGRAM_EXPECT(p, ledger_holds(&ledger, c, h) == (o->there && o->seen && model_holds(c, h)));
 			if (!o->there || !real)
 				continue;
 			there++;
@@ -631,7 +668,7 @@ static void compare(struct program *p)
 static void step(struct program *p)
 {
 	static void (* const calls[])(struct program *p) = {
-		add, add, add, charge, charge, dup, dup, free_object, free_object, cancel, close_file, exit_task, drop_cgroup, timeslice, denied,
+		add, add, add, charge, charge, dup, dup, free_object, free_object, cancel, close_file, exit_task, leave_task, drop_cgroup, timeslice, denied,
 		set_policy, clear_policy, set_policy,
 	};
 
@@ -647,6 +684,8 @@ static void finish(struct program *p, bool failing)
 			ledger_cancel(&ledger, m.charge[i].real);
 	for (i = 1; i <= TASKS; i++)
 		ledger_exit(&ledger, i);
+	for (i = 1; i < FILES; i++)
+		ledger_close(&ledger, i);	/* of those that have left */
 	PROGRAM_EXPECT(p, ledger.objects.table.count == 0 && ledger.tasks.count == 0 && !ledger.clients);
 	for (i = 0; i < IDS; i++) {
 		struct vgpu_usage u;
@@ -714,7 +753,7 @@ void program_ledger_failing(struct program *p)
 			ledger_dup(&ledger, &s, &call, program_byte(p) % HANDLES);
 			break;
 		case 5:
-			ledger_exit(&ledger, s.tgid);
+			what & 0x40 ? ledger_leave(&ledger, s.tgid) : ledger_exit(&ledger, s.tgid);
 			break;
 		case 6:
 			ledger_drop_cgroup(&ledger, s.cgroup[i % LEVELS]);
