@@ -314,6 +314,7 @@ static long allocate(struct call *c)
 static long free_object(struct call *c, bool quiet)
 {
 	struct freeing f = { .client = c->rm.client, .object = c->rm.object };
+	bool known;
 	struct rm_call after;
 	struct rm_result r = {};
 	struct vgpu_event e;
@@ -322,9 +323,14 @@ static long free_object(struct call *c, bool quiet)
 	long result;
 
 	mutex_lock(&vgpu_lock);
-	list_add(&f.list, &frees);
-	vgpu_end(vgpu_begin(c, c->rm.object));
+	known = rm_find(&vgpu_ledger.objects, f.client, f.object);
+	if (!quiet || known) {
+		list_add(&f.list, &frees);
+		vgpu_end(vgpu_begin(c, c->rm.object));
+	}
 	mutex_unlock(&vgpu_lock);
+	if (quiet && !known)
+		return vgpu_call_driver(c);
 
 	result = vgpu_call_driver(c);
 	readable = !decode(c, head, &after);

@@ -114,6 +114,7 @@ int vgpu_open(const struct vgpu_driver *d, struct inode *inode, struct file *fil
 {
 	struct vgpu_event e = { .type = VGPU_EVENT_OPEN, .minor = vgpu_file_minor(file) };
 	int result = vgpu_real_open(d, inode, file);
+	struct vgpu_task *task;
 
 	if (vgpu_mode() == VGPU_MODE_OFF)
 		return result;
@@ -123,7 +124,10 @@ int vgpu_open(const struct vgpu_driver *d, struct inode *inode, struct file *fil
 	if (!result) {
 		mutex_lock(&vgpu_lock);
 		vgpu_reap();
-		vgpu_file_use(file, vgpu_task_current());
+		task = vgpu_task_current();
+		if (task)
+			get_task_comm(task->comm, current->group_leader);	/* it may have had another when it got its policy */
+		vgpu_file_use(file, task);
 		mutex_unlock(&vgpu_lock);
 	}
 	vgpu_event(&e);

@@ -53,12 +53,6 @@ struct vgpu_task *vgpu_task_find(u32 tgid)
 	return t;
 }
 
-static void describe(struct vgpu_task *t, struct task_struct *p)
-{
-	get_task_comm(t->comm, p);
-	t->uid = from_kuid_munged(&init_user_ns, task_uid(p));
-}
-
 /* NULL: no memory, or all threads of the process have begun to exit. It goes into the table first: an exit that begins later finds it there, and
  * of one that began before we see that nothing is live. */
 static struct vgpu_task *make(struct task_struct *p)
@@ -70,7 +64,8 @@ static struct vgpu_task *make(struct task_struct *p)
 		return NULL;
 	INIT_LIST_HEAD(&t->uses);
 	t->tgid = p->tgid;
-	describe(t, p);
+	get_task_comm(t->comm, p->group_leader);
+	t->uid = from_kuid_munged(&init_user_ns, task_uid(p));
 	spin_lock(&tasks_lock);
 	hash_add(tasks, &t->node, t->tgid);
 	spin_unlock(&tasks_lock);
@@ -97,10 +92,8 @@ struct vgpu_task *vgpu_task_current(void)
 	if (current->flags & (PF_EXITING | PF_KTHREAD))
 		return NULL;
 	t = vgpu_task_find(current->tgid) ?: make(current);
-	if (t) {
-		describe(t, current);
+	if (t)
 		t->cgroup_id = vgpu_cgroup_current();
-	}
 	return t;
 }
 
