@@ -389,21 +389,35 @@ u64 ledger_close(struct ledger *l, u64 file)
 	return freed;
 }
 
-/* The accounts of a process that has gone. A charge stays with them, and with the cgroups, that nobody holds yet or a client of nobody. */
+/* Who a charge goes to: the owner of the client that took hold of it last, among those that are somebody's. */
+static struct ledger_client *heir(const struct ledger *l, const struct ledger_charge *c)
+{
+	struct ledger_client *client;
+	struct ledger_object *o;
+
+	for (o = c->holders; o; o = o->next) {
+		client = find_client(l, rm_client(&o->object));
+		if (client->owner.tgid)
+			return client;
+	}
+	return NULL;
+}
+
+/* The accounts of a process that has gone. A charge without an heir stays with them, and with the cgroups: nobody holds it yet, or clients of nobody. */
 static void drop_accounts(struct ledger *l, u32 tgid)
 {
 	struct ledger_account *a;
 	struct ledger_charge *c, *next;
-	struct ledger_client *holder;
+	struct ledger_client *to;
 
 	while ((a = account_next(&l->tasks, tgid, NULL))) {
 		next = a->charges;
 		account_drop(&l->tasks, a);
 		while ((c = next)) {
 			next = c->next;
-			holder = c->holders ? find_client(l, rm_client(&c->holders->object)) : NULL;
-			if (holder && holder->owner.tgid)
-				move_charge(l, c, holder);
+			to = heir(l, c);
+			if (to)
+				move_charge(l, c, to);
 		}
 	}
 }

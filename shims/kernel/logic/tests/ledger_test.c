@@ -398,6 +398,84 @@ static void ledger_exit_before_answer(struct kunit *test)
 	ledger_cancel(&l, a);
 }
 
+/* A process goes whose file is open elsewhere: what came through it stays, charged to the cgroups, until that closes. */
+static void ledger_leaves(struct kunit *test)
+{
+	struct ledger_charge *c;
+
+	share(test);
+	KUNIT_EXPECT_EQ(test, ledger_free(&l, 200, 6) + ledger_free(&l, 300, 7), 0ull);
+	KUNIT_ASSERT_EQ(test, dup(1, 500, 5, 100, 5), 0);		/* made up, of no file: goes */
+	KUNIT_ASSERT_EQ(test, charge(1, RM_MEMORY_DEVICE, 16, &c), 0);
+	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 1), 24ull);
+	KUNIT_EXPECT_EQ(test, ledger_usage(&l, VGPU_SCOPE_TGID, 1, ANY, &usage), -ENOENT);
+	KUNIT_EXPECT_EQ(test, CGROUP(10), 24ull);
+	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 1), 0ull);
+	KUNIT_EXPECT_EQ(test, ledger_exit(&l, 1), 0ull);
+	KUNIT_EXPECT_TRUE(test, ledger_holds(&l, 100, 100));
+	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 500, 5));
+	ledger_cancel(&l, c);
+	KUNIT_EXPECT_EQ(test, CGROUP(10), 8ull);
+	KUNIT_EXPECT_EQ(test, ledger_close(&l, 1), 8ull);
+	KUNIT_EXPECT_EQ(test, CGROUP(7), 0ull);
+	KUNIT_EXPECT_EQ(test, l.objects.table.count, 2ull);
+	ledger_clear(&l);
+
+	/* To who has a duplicate, as with ledger_exit, and from there to nobody, whose client is the last to hold it. */
+	share(test);
+	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 1), 8ull);
+	EXPECT_USE(test, 3, 8);
+	KUNIT_EXPECT_EQ(test, ledger_exit(&l, 2), 0ull);
+	KUNIT_EXPECT_EQ(test, ledger_exit(&l, 3), 0ull);
+	KUNIT_EXPECT_EQ(test, CGROUP(30), 8ull);
+	KUNIT_EXPECT_EQ(test, ledger_close(&l, 1), 8ull);
+	KUNIT_EXPECT_EQ(test, CGROUP(30), 0ull);
+	ledger_clear(&l);
+
+	/* Past who is nobody, though that one took hold of it last. */
+	share(test);
+	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 2), 0ull);
+	KUNIT_ASSERT_EQ(test, dup(2, 200, 8, 100, 5), 0);
+	KUNIT_EXPECT_EQ(test, ledger_exit(&l, 1), 0ull);
+	EXPECT_USE(test, 3, 8);
+	ledger_clear(&l);
+
+	/* What is made through a client of nobody is its maker's, and nobody's in turn. */
+	start();
+	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 0, 100, NV01_ROOT_CLIENT, NULL), 0);
+	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 1), 0ull);
+	KUNIT_ASSERT_EQ(test, memory(2, 100, 5, 8), 0);
+	EXPECT_USE(test, 2, 8);
+	KUNIT_EXPECT_EQ(test, ledger_exit(&l, 2), 0ull);
+	KUNIT_EXPECT_EQ(test, CGROUP(20), 8ull);
+	KUNIT_EXPECT_EQ(test, ledger_free(&l, 100, 5), 8ull);
+	ledger_clear(&l);
+}
+
+static void ledger_holding(struct kunit *test)
+{
+	struct ledger_charge *c;
+
+	start();
+	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 100));
+	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 0, 100, NV01_ROOT_CLIENT, NULL), 0);
+	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 100, 1, DEVICE, NULL), 0);
+	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 1, 2, NV20_SUBDEVICE_0, NULL), 0);
+	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 1, 3, NV20_SUBDEVICE_0, NULL), 0);
+	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 3, 4, MEMORY, NULL), 0);
+	KUNIT_ASSERT_EQ(test, charge(1, RM_MEMORY_DEVICE, 1, &c), 0);
+	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 2, 5, MEMORY, c), 0);
+	KUNIT_EXPECT_TRUE(test, ledger_holds(&l, 100, 100) && ledger_holds(&l, 100, 1) && ledger_holds(&l, 100, 2) && ledger_holds(&l, 100, 5));
+	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 3));		/* what lies beside it does */
+	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 4));
+	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 6));
+	KUNIT_ASSERT_EQ(test, charge(1, RM_MEMORY_DEVICE, 1, &c), 0);
+	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 8, 9, MEMORY, c), 0);
+	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 8));		/* made up */
+	KUNIT_EXPECT_TRUE(test, ledger_holds(&l, 100, 9));
+	ledger_clear(&l);
+}
+
 static void ledger_cgroup_dropped(struct kunit *test)
 {
 	struct ledger_charge *c;
@@ -731,29 +809,6 @@ static void ledger_owner_leaves(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, memory_live, 0ull);
 }
 
-static void ledger_holding(struct kunit *test)
-{
-	start();
-	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 100));
-	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 0, 100, NV01_ROOT_CLIENT, NULL), 0);
-	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 100, 2, DEVICE, NULL), 0);
-	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 2, 3, 0x2080, NULL), 0);
-	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 2, 4, 0x2080, NULL), 0);
-	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 100));
-	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 3, 5, 0x90f1, NULL), 0);
-	KUNIT_ASSERT_EQ(test, dup(1, 100, 6, 100, 5), 0);
-	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 2));
-	KUNIT_ASSERT_EQ(test, memory(1, 100, 7, 1), 0);
-	KUNIT_EXPECT_TRUE(test, ledger_holds(&l, 100, 7));
-	KUNIT_EXPECT_TRUE(test, ledger_holds(&l, 100, 100));
-	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 2));
-	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 99));
-	KUNIT_ASSERT_EQ(test, memory(1, 200, 2, 1), 0);
-	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 200, 200));	/* made up */
-	KUNIT_EXPECT_TRUE(test, ledger_holds(&l, 200, 2));
-	ledger_clear(&l);
-}
-
 /* Each allocation of a small life fails once; whatever comes of it, the books are right and empty in the end. */
 static int life(struct kunit *test)
 {
@@ -806,9 +861,9 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(ledger_add_and_free), KUNIT_CASE(ledger_cancels), KUNIT_CASE(ledger_kinds), KUNIT_CASE(ledger_parents), KUNIT_CASE(ledger_made_up),
 	KUNIT_CASE(ledger_seen_late), KUNIT_CASE(ledger_replaced), KUNIT_CASE(ledger_odd_handles), KUNIT_CASE(ledger_dups), KUNIT_CASE(ledger_dup_replaces),
 	KUNIT_CASE(ledger_owner_exits), KUNIT_CASE(ledger_owner_closes_and_exits), KUNIT_CASE(ledger_child_exits),
-	KUNIT_CASE(ledger_exit_before_answer), KUNIT_CASE(ledger_cgroup_dropped), KUNIT_CASE(ledger_moves_past_dropped),
+	KUNIT_CASE(ledger_exit_before_answer), KUNIT_CASE(ledger_leaves), KUNIT_CASE(ledger_holding), KUNIT_CASE(ledger_cgroup_dropped), KUNIT_CASE(ledger_moves_past_dropped),
 	KUNIT_CASE(ledger_moves_without_memory), KUNIT_CASE(ledger_files), KUNIT_CASE(ledger_limits), KUNIT_CASE(ledger_limits_of_cgroups),
 	KUNIT_CASE(ledger_limits_of_minors), KUNIT_CASE(ledger_limits_of_kinds), KUNIT_CASE(ledger_overflow), KUNIT_CASE(ledger_minors),
-	KUNIT_CASE(ledger_timeslices), KUNIT_CASE(ledger_owner_leaves), KUNIT_CASE(ledger_holding), KUNIT_CASE(ledger_without_memory), {}
+	KUNIT_CASE(ledger_timeslices), KUNIT_CASE(ledger_owner_leaves), KUNIT_CASE(ledger_without_memory), {}
 };
 SUITE(ledger, cases);

@@ -253,7 +253,7 @@ static u32 forget_policies(enum vgpu_scope scope, u64 id)
 
 /* ---- Objects ---- */
 
-static int last_holder(int charge, u32 *client)
+static int last_holder(int charge, bool of_somebody, u32 *client)
 {
 	int found = NOTHING;
 	u32 c, h;
@@ -261,6 +261,8 @@ static int last_holder(int charge, u32 *client)
 	for (c = 0; c < CLIENTS; c++)
 		for (h = 0; h < HANDLES; h++) {
 			if (!m.object[c][h].there || m.object[c][h].charge != charge)
+				continue;
+			if (of_somebody && !m.client[c].task)
 				continue;
 			if (found != NOTHING && m.object[*client][found].held > m.object[c][h].held)
 				continue;
@@ -279,7 +281,7 @@ static void model_remove(u32 c, u32 h)
 		if (m.object[c][other].there && m.object[c][other].parent == (int)h && other != h)
 			model_remove(c, other);		/* no deeper than there are handles */
 	o->there = false;
-	if (o->charge == NOTHING || last_holder(o->charge, &other) != NOTHING)
+	if (o->charge == NOTHING || last_holder(o->charge, false, &other) != NOTHING)
 		return;
 	if (m.charge[o->charge].kind == RM_MEMORY_DEVICE)
 		m.freed = saturated((u128)m.freed + m.charge[o->charge].bytes);
@@ -412,8 +414,8 @@ static void close_file(struct program *p)
 	PROGRAM_EXPECT(p, freed == m.freed);
 }
 
-/* The accounts of a process go, and what is charged to it moves to who holds it. */
-static void disperse(u32 task)
+/* What the process is charged goes to whom the last one belongs to that took hold of it, or stays with its cgroups alone. */
+static void model_leave(u32 task)
 {
 	u32 c, i;
 
@@ -424,7 +426,7 @@ static void disperse(u32 task)
 		if (!charge->there || charge->task != task)
 			continue;
 		charge->task = 0;
-		if (last_holder(i, &c) == NOTHING || !m.client[c].task)
+		if (last_holder(i, true, &c) == NOTHING)
 			continue;
 		charge->task = m.client[c].task;
 		charge->levels = m.client[c].levels;
@@ -446,25 +448,28 @@ static void exit_task(struct program *p)
 	for (c = 0; c < CLIENTS; c++)
 		if (m.object[c][c].there && m.client[c].task == task)
 			model_remove(c, c);
-	disperse(task);
+	model_leave(task);
 	freed = ledger_exit(&ledger, task);
 	PROGRAM_EXPECT(p, freed == m.freed);
 }
 
+/* As exit_task, but clients of a file stay, as nobody's. */
 static void leave_task(struct program *p)
 {
 	u32 task = 1 + program_byte(p) % TASKS, c;
-	u64 held = use(0, task, VGPU_MINOR_ANY, false, RM_MEMORY_DEVICE, NULL);
+	u64 held = use(0, task, VGPU_MINOR_ANY, false, RM_MEMORY_DEVICE, NULL), left;
 
 	for (c = 0; c < CLIENTS; c++) {
 		if (!m.object[c][c].there || m.client[c].task != task)
 			continue;
-		if (!m.client[c].file)
+		if (m.client[c].file)
+			m.client[c].task = 0;
+		else
 			model_remove(c, c);
-		m.client[c].task = 0;
 	}
-	disperse(task);
-	PROGRAM_EXPECT(p, ledger_leave(&ledger, task) == held);
+	model_leave(task);
+	left = ledger_leave(&ledger, task);
+	PROGRAM_EXPECT(p, left == held);
 }
 
 static void forget(u32 *levels, u64 *cgroup, u64 id)
@@ -573,6 +578,16 @@ static void denied(struct program *p)
 
 /* ---- Comparison ---- */
 
+static bool model_holds(u32 c, u32 h)
+{
+	u32 other;
+
+	for (other = 0; other < HANDLES; other++)
+		if (m.object[c][other].there && m.object[c][other].charge != NOTHING && is_below(c, other, h))
+			return m.object[c][h].seen;
+	return false;
+}
+
 static void compare_account(struct program *p, u32 scope, u64 id)
 {
 	struct vgpu_usage u, sum = { 0 };
@@ -611,18 +626,6 @@ static void compare_account(struct program *p, u32 scope, u64 id)
 	PROGRAM_EXPECT(p, u.timeslices == sum.timeslices && u.timeslice_us == sum.timeslice_us);
 }
 
-static bool model_holds(u32 c, u32 h)
-{
-	u32 other;
-
-	if (m.object[c][h].charge != NOTHING)
-		return true;
-	for (other = 0; other < HANDLES; other++)
-		if (other != h && m.object[c][other].there && m.object[c][other].parent == (int)h && model_holds(c, other))
-			return true;
-	return false;
-}
-
 static void compare_objects(struct program *p)
 {
 	struct rm_object *real;
@@ -635,7 +638,7 @@ static void compare_objects(struct program *p)
 
 			real = rm_find(&ledger.objects, c, h);
 			PROGRAM_EXPECT(p, o->there == (real != NULL));
-			PROGRAM_EXPECT(p, ledger_holds(&ledger, c, h) == (o->there && o->seen && model_holds(c, h)));
+			PROGRAM_EXPECT(p, ledger_holds(&ledger, c, h) == (o->there && model_holds(c, h)));
 			if (!o->there || !real)
 				continue;
 			there++;
@@ -668,8 +671,8 @@ static void compare(struct program *p)
 static void step(struct program *p)
 {
 	static void (* const calls[])(struct program *p) = {
-		add, add, add, charge, charge, dup, dup, free_object, free_object, cancel, close_file, exit_task, leave_task, drop_cgroup, timeslice, denied,
-		set_policy, clear_policy, set_policy,
+		add, add, add, charge, charge, dup, dup, free_object, free_object, cancel, close_file, exit_task, leave_task, drop_cgroup,
+		timeslice, denied, set_policy, clear_policy, set_policy,
 	};
 
 	calls[program_byte(p) % ARRAY_SIZE(calls)](p);
@@ -685,7 +688,7 @@ static void finish(struct program *p, bool failing)
 	for (i = 1; i <= TASKS; i++)
 		ledger_exit(&ledger, i);
 	for (i = 1; i < FILES; i++)
-		ledger_close(&ledger, i);	/* of those that have left */
+		ledger_close(&ledger, i);
 	PROGRAM_EXPECT(p, ledger.objects.table.count == 0 && ledger.tasks.count == 0 && !ledger.clients);
 	for (i = 0; i < IDS; i++) {
 		struct vgpu_usage u;
@@ -753,7 +756,10 @@ void program_ledger_failing(struct program *p)
 			ledger_dup(&ledger, &s, &call, program_byte(p) % HANDLES);
 			break;
 		case 5:
-			what & 0x40 ? ledger_leave(&ledger, s.tgid) : ledger_exit(&ledger, s.tgid);
+			if (what & 0x40)
+				ledger_leave(&ledger, s.tgid);
+			else
+				ledger_exit(&ledger, s.tgid);
 			break;
 		case 6:
 			ledger_drop_cgroup(&ledger, s.cgroup[i % LEVELS]);

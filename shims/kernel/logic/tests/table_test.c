@@ -103,8 +103,10 @@ static int visit(struct table_node *n, void *context)
 	u32 *visits = context;
 
 	visits[n - nodes]++;
-	if (n->a == 3)
+	if (n->a == 3) {
 		table_remove(&table, n);
+		memset(n, 0xff, sizeof(*n));	/* and is gone */
+	}
 	return 0;
 }
 
