@@ -107,3 +107,21 @@ func decompressKernel(bzImage []byte) ([]byte, error) {
 	}
 	return nil, errors.New("no kernel that xz, lz4, zstd or gzip would decompress is in it")
 }
+
+// finishSource unpacks the source of the kernel, but for C files that a kernel without hardware has no use for: four fifths of it.
+func finishSource(tree, _ string) error {
+	tarballs, _ := filepath.Glob(filepath.Join(tree, "usr/src/linux-source-*.tar.xz"))
+	if len(tarballs) != 1 {
+		return fmt.Errorf("the package has %d archives in place of one", len(tarballs))
+	}
+	dir := filepath.Dir(tarballs[0])
+	top := strings.TrimSuffix(filepath.Base(tarballs[0]), ".tar.xz")
+	args := []string{"-xJf", tarballs[0], "--anchored", "--wildcards"}
+	for _, unused := range []string{"arch/a", "arch/m", "arch/p", "arch/s", "Documentation", "drivers/clk", "drivers/crypto", "drivers/gpu", "drivers/iio",
+		"drivers/infiniband", "drivers/m", "drivers/net", "drivers/pinctrl", "drivers/scsi", "drivers/staging", "drivers/usb", "drivers/video", "sound/", "tools/"} {
+		for _, kind := range []string{"[chS]", "rst", "dts*"} {
+			args = append(args, "--exclude="+top+"/"+unused+"*."+kind)
+		}
+	}
+	return errors.Join(run(dir, "tar", args...), os.Remove(tarballs[0]))
+}

@@ -15,7 +15,8 @@ type adapter struct {
 }
 
 var adapters = map[string]adapter{
-	"linux-cloud": {kernelPackages, finishKernel},
+	"linux-cloud":  {kernelPackages, finishKernel},
+	"linux-source": {nil, finishSource},
 }
 
 const (
@@ -50,7 +51,8 @@ var entries = map[string]entry{
 	"libnvcuvid-535":       {"bookworm", nonFree, "535.261.03", []string{"libnvcuvid1"}},
 	"libnvcuvid-550":       {"trixie", nonFree, "550.163.01", []string{"libnvcuvid1"}},
 
-	"linux-cloud": {"bookworm", tools, "6.1", []string{kernelMeta}}, // see FetchKernel
+	"linux-cloud":  {"bookworm", tools, "6.1", []string{kernelMeta}}, // see FetchKernel
+	"linux-source": {"bookworm", tools, "6.1", []string{"linux-source-6.1"}},
 
 	"pynvml-11": {"bookworm", nonFree, "11.525.112", []string{"python3-pynvml"}},
 	"pynvml-12": {"trixie", nonFree, "12.550.89", []string{"python3-pynvml"}},

@@ -5,7 +5,7 @@
 
 #define NUMBERS 64
 #define QUOTA (20 * HANDLE_PAGE)
-#define MAX 6
+#define HANDLES_MAX 6
 
 static struct {
 	bool there, named;
@@ -29,7 +29,7 @@ static void compare(struct program *p, struct handles *h, u32 given)
 
 void program_handles(struct program *p)
 {
-	struct handles h = { .quota = QUOTA, .max = MAX };
+	struct handles h = { .quota = QUOTA, .max = HANDLES_MAX };
 	u32 given = 0, number, i;
 	u64 bytes, used;
 	int err;
@@ -46,7 +46,7 @@ void program_handles(struct program *p)
 		case 0:
 			bytes = handle_bytes(program_byte(p) * 1000);
 			err = handles_alloc(&h, bytes, &number);
-			PROGRAM_EXPECT(p, err == (!bytes ? -EINVAL : used + bytes > QUOTA || h.count - !err >= MAX ? -ENOSPC : 0));
+			PROGRAM_EXPECT(p, err == (!bytes ? -EINVAL : used + bytes > QUOTA || h.count - !err >= HANDLES_MAX ? -ENOSPC : 0));
 			if (err)
 				break;
 			PROGRAM_EXPECT(p, number == ++given && bytes % HANDLE_PAGE == 0);
