@@ -37,6 +37,10 @@ func TestMain(m *testing.M) {
 			fmt.Printf("nvmlfab guest: the kernel complained:\n%s\n", strings.Join(found, "\n"))
 			status = 1
 		}
+		if found := leaks(); len(found) > 0 {
+			fmt.Printf("nvmlfab guest: modules left memory behind:\n%s\n", strings.Join(found, "\n"))
+			status = 1
+		}
 	}
 	fmt.Printf("nvmlfab guest: exit %d\n", status)
 	os.Stdout.Sync()

@@ -1,0 +1,49 @@
+//go:build guest
+
+package kernel
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// moduleCode is an address in the code of a module that has been removed: one that is there has a name.
+var moduleCode = regexp.MustCompile(`0xffffffffc[0-9a-f]{7}\b`)
+
+// leaks lists the memory that modules allocated and left when they were removed, by where it was allocated: the kernel remembers who
+// allocated what is in use, since it was started with slub_debug.
+func leaks() []string {
+	tables, _ := filepath.Glob("/sys/kernel/debug/slab/*/alloc_traces")
+	if len(tables) == 0 {
+		return []string{"no /sys/kernel/debug/slab/*/alloc_traces: start the kernel with slub_debug=U"}
+	}
+	var found []string
+	for _, table := range tables {
+		text, err := os.ReadFile(table)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		// "COUNT CALLER … age=…", and below it, indented, the callers of that.
+		for line := range strings.Lines(string(text)) {
+			if at := moduleCode.FindString(line); at != "" {
+				found = append(found, strings.Split(table, "/")[5]+" "+at)
+			}
+		}
+	}
+	text, err := os.ReadFile("/proc/vmallocinfo")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for line := range strings.Lines(string(text)) { // "FROM-TO BYTES CALLER …"
+		if fields := strings.Fields(line); len(fields) > 2 && moduleCode.MatchString(fields[2]) {
+			found = append(found, "vmalloc "+fields[2])
+		}
+	}
+	return slices.DeleteFunc(found, func(leak string) bool { return slices.Contains(knownLeaks, leak) })
+}
+
+// knownLeaks are what a test left on purpose.
+var knownLeaks []string
