@@ -61,7 +61,7 @@ func TestVerifyCompute(t *testing.T) {
 
 // TestVerifyCgroup: the module knows processes by the cgroup that they are in.
 func TestVerifyCgroup(t *testing.T) {
-	d := withDriver(t, enforcing...)
+	d := withDriver(t, private...)
 	dir, id := cgroup(t, "verify")
 	below, belowID := cgroup(t, "verify/below")
 	events := listen(t)
@@ -97,7 +97,7 @@ func TestVerifyCgroup(t *testing.T) {
 
 // TestVerifyCgroupPolicy: the policies of cgroups are set, read, replaced, cleared, and end with the cgroup.
 func TestVerifyCgroupPolicy(t *testing.T) {
-	d := withDriver(t, enforcing...)
+	d := withDriver(t, private...)
 	dir, id := cgroup(t, "policy")
 	limits := vgpuctl.Limits{MemoryLimitBytes: 64 * mib, TimesliceMinUs: 10, TimesliceMaxUs: 20, Weight: 7, Flags: vgpuctl.LimitDryRun}
 	for _, minor := range []vgpuctl.Minor{vgpuctl.MinorAny, 0, 247} {
@@ -144,7 +144,7 @@ func timesliceIn(t *testing.T, dir string, us uint64, options ...string) uint64 
 
 // TestVerifyCgroupCompute: two cgroups with the weights 1 and 3 get timeslices that stand 1:3.
 func TestVerifyCgroupCompute(t *testing.T) {
-	d := withDriver(t, enforcing...)
+	d := withDriver(t, private...)
 	one, oneID := cgroup(t, "one")
 	three, threeID := cgroup(t, "three")
 	below, belowID := cgroup(t, "three/below")
@@ -200,7 +200,7 @@ func TestVerifyCgroupCompute(t *testing.T) {
 
 // TestVerifyCgroupMemory: a limit holds for all of a cgroup together.
 func TestVerifyCgroupMemory(t *testing.T) {
-	d := withDriver(t, enforcing...)
+	d := withDriver(t, private...)
 	dir, id := cgroup(t, "memory")
 	below, belowID := cgroup(t, "memory/below")
 	require.NoError(t, d.SetCgroupPolicy(id, vgpuctl.MinorAny, vgpuctl.Limits{MemoryLimitBytes: 64 * mib}))

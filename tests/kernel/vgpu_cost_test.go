@@ -57,7 +57,7 @@ func TestVgpuCost(t *testing.T) {
 			best[state] = slices.Repeat([]time.Duration{time.Hour}, len(kinds))
 		}
 		for i, k := range kinds {
-			for range 40 {
+			for range 30 {
 				const calls = 5
 				began := time.Now()
 				for range calls {
@@ -68,25 +68,31 @@ func TestVgpuCost(t *testing.T) {
 		}
 	}
 	states := map[string]vgpuctl.Mode{"off": vgpuctl.ModeOff, "tracing": vgpuctl.ModeDryRun, "enforcing": vgpuctl.ModeEnforce}
-	for range 4 {
+	copies := map[string]vgpuctl.Mode{"enforcing with copies": vgpuctl.ModeEnforce}
+	for range 2 {
 		measure("absent")
-		load(t, "vgpu", append(enforcing, "timeslice_max_us=1000")...)
-		d, err := vgpuctl.Open()
-		require.NoError(t, err)
-		limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
-		for state, mode := range states {
-			require.NoError(t, d.SetMode(mode))
-			measure(state)
+		for _, w := range []struct {
+			parameters []string
+			states     map[string]vgpuctl.Mode
+		}{{enforcing, states}, {private, copies}} {
+			load(t, "vgpu", append(w.parameters, "timeslice_max_us=1000")...)
+			d, err := vgpuctl.Open()
+			require.NoError(t, err)
+			limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
+			for state, mode := range w.states {
+				require.NoError(t, d.SetMode(mode))
+				measure(state)
+			}
+			d.Close()
+			unload(t, "vgpu")
 		}
-		d.Close()
-		unload(t, "vgpu")
 	}
 	for i, k := range kinds {
 		line := fmt.Sprintf("cost of %s: absent %s, 1", k.name, best["absent"][i])
-		for _, state := range []string{"off", "tracing", "enforcing"} {
+		for _, state := range []string{"off", "tracing", "enforcing", "enforcing with copies"} {
 			ratio := float64(best[state][i]) / float64(best["absent"][i])
 			line += fmt.Sprintf("; %s %.2f", state, ratio)
-			assert.Less(t, ratio, 20.0, "%s, %s", k.name, state)
+			assert.Less(t, ratio, 100.0, "%s, %s", k.name, state)
 		}
 		t.Log(line)
 	}

@@ -328,7 +328,7 @@ func TestVgpuEvents(t *testing.T) {
 	first := binary.LittleEndian.Uint64(buffer)
 	assert.Equal(t, first+1, binary.LittleEndian.Uint64(buffer[96:]))
 
-	// One that waits is woken, and one that is too slow is told what it missed.
+	// One that waits is woken. TestVgpuctlLost has one that is too slow.
 	stream := openVgpuctl(t).Events()
 	woken := make(chan vgpuctl.Event)
 	go func() {
@@ -349,14 +349,4 @@ func TestVgpuEvents(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		require.Fail(t, "it was not woken")
 	}
-	shut(t, ctl)
-	for range 2100 {
-		fd, err := unix.Open("/dev/nvidiactl", unix.O_RDWR, 0)
-		require.NoError(t, err)
-		unix.Close(fd)
-	}
-	_, err = unix.Read(fd, buffer)
-	require.NoError(t, err)
-	assert.Equal(t, first+4204-4096, binary.LittleEndian.Uint64(buffer)) // 4202 events since its last one
-	assert.EqualValues(t, 4202-4096, stats(t, d).EventsLost)
 }

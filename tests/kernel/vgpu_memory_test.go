@@ -22,7 +22,12 @@ func limitTask(t *testing.T, d *vgpuctl.Device, minor vgpuctl.Minor, bytes uint6
 
 // TestVgpuMemoryLimit: an allocation over the limit is refused, and one that fits is not, whichever way the call is made.
 func TestVgpuMemoryLimit(t *testing.T) {
-	d := withDriver(t, enforcing...)
+	t.Run("in place", func(t *testing.T) { memoryLimit(t, enforcing) })
+	t.Run("copies", func(t *testing.T) { memoryLimit(t, private) })
+}
+
+func memoryLimit(t *testing.T, parameters []string) {
+	d := withDriver(t, parameters...)
 	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
 	for _, w := range ways {
 		t.Run(w.String(), func(t *testing.T) {
@@ -65,7 +70,7 @@ func TestVgpuMemoryLimit(t *testing.T) {
 // TestVgpuMemoryCompat: the same from 32-bit calls, wrapped and not.
 func TestVgpuMemoryCompat(t *testing.T) {
 	load(t, "fakegpu", "nvidia=1", someGPUs)
-	d := withVgpu(t, append(enforcing, fmt.Sprint("memory_trace_limit_bytes=", 64*mib))...)
+	d := withVgpu(t, append(private, fmt.Sprint("memory_trace_limit_bytes=", 64*mib))...)
 	for _, options := range [][]string{{"-c"}, {"-c", "-x"}, {"-c", "-u"}, {"-c", "-x", "-u"}, nil, {"-x"}, {"-u"}, {"-x", "-u"}} {
 		for _, program := range []string{"rm_alloc_smoke", "rm_vmm_smoke"} {
 			before := stats(t, d)
@@ -191,7 +196,7 @@ func TestVgpuMemoryByMinor(t *testing.T) {
 
 // TestVgpuMemoryStructures: every structure that allocates.
 func TestVgpuMemoryStructures(t *testing.T) {
-	d := withDriver(t, enforcing...)
+	d := withDriver(t, private...)
 	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
 	usage := func() vgpuctl.Usage {
 		u, err := d.TaskUsage(1, vgpuctl.MinorAny)
@@ -264,7 +269,7 @@ func TestVgpuMemoryStructures(t *testing.T) {
 
 // TestVgpuMemoryObjects: memory is charged once, until the last that holds it is gone.
 func TestVgpuMemoryObjects(t *testing.T) {
-	d := withDriver(t, enforcing...)
+	d := withDriver(t, private...)
 	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
 	objects := stats(t, d).Objects
 	t.Run("duplicates", func(t *testing.T) {
@@ -314,7 +319,7 @@ func TestVgpuMemoryObjects(t *testing.T) {
 
 // TestVgpuMemoryReadOnly: a call whose answer could not be written makes no object that nobody accounts for.
 func TestVgpuMemoryReadOnly(t *testing.T) {
-	d := withDriver(t, enforcing...)
+	d := withDriver(t, private...)
 	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
 	c := newClient(t, 0)
 	params := newPage(t, &memoryParams{Size: 48 * mib}, unix.PROT_READ, false)

@@ -143,49 +143,103 @@ func TestRaceNames(t *testing.T) {
 	assert.Zero(t, stats(t, d).Objects)
 }
 
-// TestRaceRewrite: another thread that writes to the arguments meanwhile. What the driver reads cannot be decided by anybody else, but the module notices
-// what it can, allocates nothing to nobody, and stays whole.
+// TestRaceRewrite: another thread writes to the arguments meanwhile. The driver works on copies, so that it reads what was checked.
 func TestRaceRewrite(t *testing.T) {
-	d := withDriver(t, append(enforcing, "timeslice_max_us=5000")...)
-	limitTask(t, d, vgpuctl.MinorAny, 0, 0)
-	c := newClient(t, 0)
-	group := c.group()
+	d := withDriver(t, append(private, "timeslice_max_us=5000")...)
+	over, noticed, large, lost := rewrite(t, d, false)
+	assert.Zero(t, over, "timeslices")
+	assert.Zero(t, noticed, "there was nothing to notice")
+	assert.Zero(t, large, "allocations")
+	assert.Zero(t, lost)
+}
 
-	// Memory that both write to.
+// TestRaceRewriteInPlace: without copies the driver may read anything, but the module notices what it can, and charges for what is there.
+func TestRaceRewriteInPlace(t *testing.T) {
+	d := withDriver(t, append(enforcing, "timeslice_max_us=5000")...)
+	_, noticed, _, _ := rewrite(t, d, true)
+	assert.Positive(t, noticed)
+}
+
+func rewrite(t *testing.T, d *vgpuctl.Device, inPlace bool) (over, noticed, large, lost int) {
+	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
+	c := newClient(t, 0)
+	group, other := c.group(), c.group()
+	const calls = 200
+
+	// Memory that both write to: a timeslice, a command, a size, a name.
 	timeslice := newPage(t, uint64(0), unix.PROT_READ|unix.PROT_WRITE, false)
+	control := newPage(t, &nvos54{Client: c.client, Object: group, Params: timeslice.address, ParamsSize: 8}, unix.PROT_READ|unix.PROT_WRITE, false)
 	params := newPage(t, &memoryParams{Size: mib}, unix.PROT_READ|unix.PROT_WRITE, false)
+	free := newPage(t, &nvos00{Root: c.client}, unix.PROT_READ|unix.PROT_WRITE, false)
+	us, command, size, name := words(timeslice.memory, 0), words(control.memory, 8), words(params.memory, 64), words(free.memory, 8)
 	var stop atomic.Bool
 	var all sync.WaitGroup
-	slice, size := words(timeslice.memory, 0), words(params.memory, 64)
+	end := func() { stop.Store(true); all.Wait() }
+	t.Cleanup(end) // before the pages go
 	all.Go(func() {
 		runtime.LockOSThread()
 		for i := uint64(0); !stop.Load(); i++ {
-			slice.Store(1000 + i%2*8000)
+			us.Store(1000 + i%2*8000)
+			command.Store(ctrlGetTimeslice - i/2%2) // or to set it
 			size.Store(mib + i%2*(2<<30))
+			name.Store(uint64(group) + i%2*(uint64(other)-uint64(group)))
 		}
 	})
-	over, calls := 0, 800
+	slices := 0
 	for range calls {
-		call := nvos54{Client: c.client, Object: group, Command: ctrlSetTimeslice, Params: timeslice.address, ParamsSize: 8}
-		require.NoError(t, rmIoctl(c.ctl, escControl, &call))
-		if c.timeslice(group) > 5000 {
+		if err := rmIoctlAt(c.ctl, escape(escControl, 32), uintptr(control.address)); err != nil {
+			require.ErrorIs(t, err, unix.EFAULT) // it changed below the module's own hands
+		}
+		slice := c.timeslice(group)
+		if slice > 5000 {
 			over++
 		}
+		if slice != defaultSliceUS {
+			slices++
+		}
 	}
-	noticed := stats(t, d).Races
 	for range calls {
 		call := nvos64{Root: c.client, Parent: c.device, Class: classLocal, Params: params.address, ParamsSize: 128}
 		require.NoError(t, rmIoctl(c.ctl, escAlloc, &call))
-		if call.Status == 0 {
-			require.Zero(t, c.free(call.Object))
+		if call.Status != 0 {
+			continue
+		}
+		if u, err := d.TaskUsage(1, vgpuctl.MinorAny); err == nil && u.DeviceBytes > 64*mib {
+			large++
+		}
+		require.Zero(t, c.free(call.Object))
+	}
+	noticed = int(stats(t, d).Races)
+	for n := 0; inPlace && noticed == 0 && n < 20000; n++ { // on a busy machine it may take long to come to it
+		rmIoctlAt(c.ctl, escape(escControl, 32), uintptr(control.address))
+		noticed = int(stats(t, d).Races)
+	}
+	// Two objects under two names, one of which is freed again and again: which one it was, both sides have to agree on.
+	for range calls / 6 {
+		for _, o := range []uint32{group, other} {
+			require.Zero(t, c.free(o))
+			require.Zero(t, c.alloc(c.device, &o, classLocal, &memoryParams{Size: mib}))
+		}
+		require.NoError(t, rmIoctlAt(c.ctl, escape(escFree, 16), uintptr(free.address)))
+		there := uint64(0)
+		for _, o := range []uint32{group, other} {
+			copied, status := c.dup(c, o)
+			if status == 0 {
+				there++
+				require.Zero(t, c.free(copied))
+			}
+		}
+		if taskBytes(t, d, 1) < there*mib {
+			lost++
 		}
 	}
-	stop.Store(true)
-	all.Wait()
-	t.Logf("of %d timeslices %d were too long for the driver, and %d changes were noticed; of %d allocations %d changes", calls, over, noticed, calls, stats(t, d).Races-noticed)
-	assert.Positive(t, noticed)
-	assert.Less(t, over, calls, "it is a race, not a way")
+	end()
+	t.Logf("of %d calls %d set a timeslice, %d of them too long; %d changes were noticed; of %d allocations %d were over the limit; of %d frees %d freed another",
+		calls, slices, over, noticed, calls, large, calls/6, lost)
+	assert.Positive(t, slices)
+	require.Zero(t, c.free(c.client))
 	assert.Zero(t, taskBytes(t, d, 1))
+	return over, noticed, large, lost
 }
 
 // TestRaceEnds: processes are killed while they allocate, cgroups removed, policies set on both: nothing stays.

@@ -15,7 +15,12 @@ import (
 
 // TestVgpuTimeslice: a timeslice is clamped and weighted whichever way the call is made, and the driver gets no other.
 func TestVgpuTimeslice(t *testing.T) {
-	d := withDriver(t, enforcing...)
+	t.Run("in place", func(t *testing.T) { timeslices(t, enforcing) })
+	t.Run("copies", func(t *testing.T) { timeslices(t, private) })
+}
+
+func timeslices(t *testing.T, parameters []string) {
+	d := withDriver(t, parameters...)
 	c := newClient(t, 0)
 	group := c.group()
 	for _, limits := range []struct {
@@ -71,7 +76,7 @@ func TestVgpuTimeslice(t *testing.T) {
 // TestVgpuTimesliceCompat: 32-bit calls are no way around it.
 func TestVgpuTimesliceCompat(t *testing.T) {
 	load(t, "fakegpu", "nvidia=1", someGPUs)
-	withVgpu(t, append(enforcing, "timeslice_min_us=1000", "timeslice_max_us=5000")...)
+	withVgpu(t, append(private, "timeslice_min_us=1000", "timeslice_max_us=5000")...)
 	for _, options := range []string{"", "-c", "-c -x", "-c -u", "-c -x -u", "-x", "-u", "-x -u"} {
 		for asked, given := range map[string]int{"9000": 5000, "10": 1000, "1500": 1500} {
 			o := run(t, "rm_timeslice_smoke", append(strings.Fields(options), asked)...).succeeds(t)
@@ -119,7 +124,13 @@ func TestVgpuTimesliceDryRun(t *testing.T) {
 
 // TestVgpuTimesliceRefused: what cannot be rewritten does not reach the driver.
 func TestVgpuTimesliceRefused(t *testing.T) {
-	d := withDriver(t, append(enforcing, "timeslice_max_us=5000")...)
+	for _, private := range []int{0, 1} {
+		t.Run(fmt.Sprintf("private_arguments=%d", private), func(t *testing.T) { timesliceRefused(t, private) })
+	}
+}
+
+func timesliceRefused(t *testing.T, private int) {
+	d := withDriver(t, append(enforcing, "timeslice_max_us=5000", fmt.Sprint("private_arguments=", private))...)
 	c := newClient(t, 0)
 	group := c.group()
 	was := c.timeslice(group)
@@ -135,13 +146,20 @@ func TestVgpuTimesliceRefused(t *testing.T) {
 		assert.EqualValues(t, rmNotSupported, call.Status, "serialized parameters cannot be seen")
 		assert.Equal(t, was, c.timeslice(group))
 
-		// Parameters in the structure itself: what is written there would lead the driver elsewhere.
+		// Parameters in the structure itself: what is written there would lead the driver elsewhere, unless it works on a copy.
 		inside := newPage(t, &nvos54{}, unix.PROT_READ|unix.PROT_WRITE, false)
 		inside.write(&nvos54{Client: c.client, Object: group, Command: ctrlSetTimeslice, Params: inside.address + 16, ParamsSize: 8})
-		assert.ErrorIs(t, w.call(t, c.ctl, escControl, 32, inside), unix.EFAULT)
-		assert.Equal(t, was, c.timeslice(group))
+		err := w.call(t, c.ctl, escControl, 32, inside)
+		if private == 0 {
+			assert.ErrorIs(t, err, unix.EFAULT)
+			assert.Equal(t, was, c.timeslice(group))
+		} else {
+			assert.NoError(t, err)
+			assert.EqualValues(t, 5000, c.timeslice(group))
+			was = 5000
+		}
 	}
-	assert.EqualValues(t, len(ways), stats(t, d).Races)
+	assert.EqualValues(t, (1-private)*len(ways), stats(t, d).Races)
 
 	// What needs no change may be on such a page.
 	us = 3000

@@ -181,6 +181,36 @@ void policy_resolve(const struct policies *p, const struct policy_subject *s, co
 		out->scope = VGPU_SCOPE_MODULE;
 }
 
+static bool any_binds(const struct table *t, u64 id, bool timeslices)
+{
+	const struct vgpu_limits *l;
+	struct table_node *n;
+
+	for (n = table_group(t, id, NULL); n; n = table_group(t, id, n)) {
+		l = &entry_of(n)->limits;
+		if (!(l->flags & VGPU_LIMIT_DRY_RUN) &&
+		    (timeslices ? l->weight > 1 || l->timeslice_min_us || l->timeslice_max_us : l->memory_limit_bytes != 0))
+			return true;
+	}
+	return false;
+}
+
+bool policy_binds(const struct policies *p, const struct policy_subject *s, const struct policy_defaults *d, bool timeslices)
+{
+	u32 i;
+
+	if (d->dry_run)
+		return false;
+	if (timeslices ? d->timeslice_min_us || d->timeslice_max_us : d->memory_limit_bytes != 0)
+		return true;
+	if (any_binds(&p->tgid, s->tgid, timeslices))
+		return true;
+	for (i = 0; i < s->cgroups && i < POLICY_CGROUP_DEPTH; i++)
+		if (any_binds(&p->cgroup, s->cgroup[i], timeslices))
+			return true;
+	return false;
+}
+
 struct visitor {
 	void (*visit)(u64 id, u32 minor, const struct vgpu_limits *l, void *context);
 	void *context;

@@ -61,6 +61,8 @@ u32 policy_drop_tgid(struct policies *p, u32 tgid);
 u32 policy_drop_cgroup(struct policies *p, u64 id);
 /* At each level the policy for the minor itself goes before the one for any. */
 void policy_resolve(const struct policies *p, const struct policy_subject *s, const struct policy_defaults *d, struct policy *out);
+/* Whether any limit of memory, or any rule for timeslices, may hold for the subject on some GPU, other than in a dry run. True too often does no harm. */
+bool policy_binds(const struct policies *p, const struct policy_subject *s, const struct policy_defaults *d, bool timeslices);
 /* Calls visit for each, in no order. id: tgid or cgroup id. */
 void policy_each(struct policies *p, enum vgpu_scope scope, void (*visit)(u64 id, u32 minor, const struct vgpu_limits *l, void *context), void *context);
 void policies_clear(struct policies *p);

@@ -125,6 +125,22 @@ static u32 params_wanted(u32 class)
 	}
 }
 
+u32 rm_params_whole(u32 class)
+{
+	switch (params_wanted(class)) {
+	case offsetof(struct nv_memory_allocation, alignment):
+		return sizeof(struct nv_memory_allocation);
+	case offsetof(struct nv_os_desc_memory_allocation, descriptorType):
+		return sizeof(struct nv_os_desc_memory_allocation);
+	case offsetof(struct nv_memory_virtual_allocation, hVASpace):
+		return sizeof(struct nv_memory_virtual_allocation);
+	case offsetof(struct nv0080_alloc, hClientShare):
+		return sizeof(struct nv0080_alloc);
+	default:
+		return 0;
+	}
+}
+
 /* Before the parameters are read, and for good if they cannot be. */
 static void assume(struct rm_call *call)
 {

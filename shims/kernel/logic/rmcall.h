@@ -59,6 +59,8 @@ bool rm_interesting(u32 escape);
 void rm_decode(u32 escape, u32 size, const void *arg, struct rm_call *call);
 /* The greatest number of parameter bytes that rm_decode_params wants. */
 #define RM_PARAMS_BYTES 128
+/* How many bytes of parameters the driver itself reads of an allocation of that class; 0 where none are wanted here. At most RM_PARAMS_BYTES. */
+u32 rm_params_whole(u32 class);
 /* Adds what the parameters say: bytes are at params, as many as were asked for by call->params or fewer. */
 void rm_decode_params(struct rm_call *call, const void *params, u32 bytes);
 

@@ -28,22 +28,29 @@ int vgpu_read_user(void *to, u64 address, u32 bytes)
 	return -EFAULT;
 }
 
-/* Reads the structure and, of an allocation, its parameters. */
+/* Reads the structure, and the parameters that matter; how many those are, into *bytes. */
+static int decode_to(const struct call *c, u8 *head, u8 *params, u32 *bytes, struct rm_call *rm)
+{
+	*bytes = 0;
+	if (vgpu_read_user(head, (unsigned long)c->user, vgpu_head_bytes(c)))
+		return -EFAULT;
+	rm_decode(c->escape, c->size, head, rm);
+	if (rm->kind == RM_ALLOC && rm->params.bytes)
+		*bytes = rm_params_whole(rm->code);
+	else if (vgpu_is_timeslice(rm) && rm->params.bytes == sizeof(u64))
+		*bytes = sizeof(u64);
+	if (*bytes && vgpu_read_user(params, rm->params.address, *bytes))
+		return -EFAULT;
+	rm_decode_params(rm, params, min(*bytes, rm->params.bytes));
+	return 0;
+}
+
 static int decode(const struct call *c, u8 *head, struct rm_call *rm)
 {
 	u8 params[RM_PARAMS_BYTES];
 	u32 bytes;
 
-	if (vgpu_read_user(head, (unsigned long)c->user, vgpu_head_bytes(c)))
-		return -EFAULT;
-	rm_decode(c->escape, c->size, head, rm);
-	if (rm->kind != RM_ALLOC || !rm->params.bytes)
-		return 0;
-	bytes = min_t(u32, rm->params.bytes, RM_PARAMS_BYTES);
-	if (vgpu_read_user(params, rm->params.address, bytes))
-		return -EFAULT;
-	rm_decode_params(rm, params, bytes);
-	return 0;
+	return decode_to(c, head, params, &bytes, rm);
 }
 
 /* Answers in the driver's place. */
@@ -52,8 +59,7 @@ long vgpu_answer(const struct call *c, u32 status)
 	return put_user(status, (u32 __user *)(c->user + c->rm.status_offset)) ? -EFAULT : 0;
 }
 
-/* Whether the driver will be able to write its answer. Otherwise it would make the object all the same, and say EFAULT. */
-static bool writable(const struct call *c)
+bool vgpu_writable(const struct call *c)
 {
 	u32 status;
 
@@ -269,7 +275,7 @@ static long allocate(struct call *c)
 	}
 	mutex_unlock(&vgpu_lock);
 
-	called = !(c->enforce && held && !writable(c));
+	called = !(c->enforce && held && !vgpu_writable(c));
 	result = called ? vgpu_call_driver(c) : -EFAULT;
 	readable = !decode(c, head, &after);
 	if (readable)
@@ -428,10 +434,8 @@ static long duplicate(struct call *c)
 
 /* ---- ioctl --------------------------------------------------------------------------------------------------------------------------- */
 
-static noinline_for_stack long watched(struct call *c, bool off)
+static long dispatch(struct call *c, bool off)
 {
-	if (decode(c, c->head, &c->rm))
-		return c->enforce ? -EFAULT : vgpu_call_driver(c);	/* which says so itself */
 	switch (c->rm.kind) {
 	case RM_FREE:
 		return free_object(c, off);
@@ -444,6 +448,38 @@ static noinline_for_stack long watched(struct call *c, bool off)
 	default:
 		return vgpu_call_driver(c);
 	}
+}
+
+/* Whether the caller is under a limit or a rule that it might want to get around. */
+static bool bound(const struct call *c)
+{
+	bool timeslices = c->rm.kind == RM_CONTROL, binds;
+	struct policy_defaults defaults;
+	struct policy_subject s;
+
+	if (timeslices ? !vgpu_compute_trace : !vgpu_memory_trace)
+		return false;
+	if (!timeslices && vgpu_alloc_max_bytes)
+		return true;
+	vgpu_defaults(&defaults);
+	vgpu_subject_current(&s, VGPU_MINOR_ANY);
+	mutex_lock(&vgpu_lock);
+	vgpu_reap();
+	binds = policy_binds(&vgpu_policies, &s, &defaults, timeslices);
+	mutex_unlock(&vgpu_lock);
+	return binds;
+}
+
+static noinline_for_stack long watched(struct call *c, bool off)
+{
+	int err;
+
+	if (decode_to(c, c->head, c->params, &c->params_bytes, &c->rm))
+		return c->enforce ? -EFAULT : vgpu_call_driver(c);	/* which says so itself */
+	if (!c->enforce || !vgpu_private_arguments || !bound(c))
+		return dispatch(c, off);
+	err = vgpu_private_begin(c);
+	return err ?: vgpu_private_end(c, dispatch(c, off));
 }
 
 /* While the module is off, what is freed is noted, so that it is not found to be there for ever when it is on again. */

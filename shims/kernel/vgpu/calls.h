@@ -18,7 +18,16 @@ struct call {
 	struct policy_subject subject;
 	struct policy policy;
 	u8 head[RM_CALL_BYTES];
+	u8 params[RM_PARAMS_BYTES];
+	u32 params_bytes;		/* how many of them were read */
+
+	/* While the driver works on a copy: see private.c. */
+	unsigned long page;
+	void __user *callers;
+	u64 callers_params;
 };
+
+#define NVOS_PARAMS_OFFSET 16		/* of the pointer in nvos21, nvos54 and nvos64 */
 
 /* ---- calls.c ------------------------------------------------------------------------------------------------------------------------- */
 
@@ -26,6 +35,8 @@ long vgpu_call_driver(const struct call *c);
 u32 vgpu_head_bytes(const struct call *c);
 int vgpu_read_user(void *to, u64 address, u32 bytes);	/* -EFAULT, which is counted */
 long vgpu_answer(const struct call *c, u32 status);	/* in the driver's place */
+/* Whether the driver will be able to write its answer. Otherwise it would make the object all the same, and say EFAULT. */
+bool vgpu_writable(const struct call *c);
 struct vgpu_event vgpu_event_of(const struct call *c, enum vgpu_event_type type);
 /* Before and after the driver, with vgpu_lock held: finds out who calls, about the GPU of the object near, and what policy holds. */
 struct vgpu_task *vgpu_begin(struct call *c, u32 near);
@@ -33,9 +44,17 @@ void vgpu_end(struct vgpu_task *task);
 /* Says that what was checked and what is there now differ. */
 void vgpu_race(const struct call *c, u64 checked, u64 there);
 
+/* ---- private.c ----------------------------------------------------------------------------------------------------------------------- */
+
+/* Puts a copy in the place of the caller's structure and parameters, that nobody else can find; the error if that cannot be done. */
+int vgpu_private_begin(struct call *c);
+/* The result of the call, when what the driver has written is with the caller. */
+long vgpu_private_end(struct call *c, long result);
+
 /* ---- controls.c ---------------------------------------------------------------------------------------------------------------------- */
 
 long vgpu_control(struct call *c);
+bool vgpu_is_timeslice(const struct rm_call *rm);	/* that can be looked at, and is to be */
 
 /* ---- files.c: all with vgpu_lock held but the first two ------------------------------------------------------------------------------ */
 

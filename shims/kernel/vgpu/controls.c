@@ -5,6 +5,11 @@
 
 #include "calls.h"
 
+bool vgpu_is_timeslice(const struct rm_call *rm)
+{
+	return vgpu_compute_trace && rm->kind == RM_CONTROL && rm->code == NVA06C_CTRL_CMD_SET_TIMESLICE && !rm->serialized;
+}
+
 static void log_timeslice(const struct call *c, u64 asked, u64 given, bool applied, u32 status)
 {
 	struct vgpu_timeslice t = {
@@ -25,12 +30,27 @@ static int write_timeslice(const struct call *c, u64 us)
 
 	if (put_user(us, (u64 __user *)u64_to_user_ptr(c->rm.params.address)))
 		return -EFAULT;
+	/* The caller is to know of it in any case. */
+	if (c->page && put_user(us, (u64 __user *)u64_to_user_ptr(c->callers_params)))
+		return -EFAULT;
 	if (vgpu_read_user(head, (unsigned long)c->user, vgpu_head_bytes(c)))
 		return -EFAULT;
 	if (!memcmp(head, c->head, vgpu_head_bytes(c)))
 		return 0;
 	vgpu_race(c, c->rm.params.address, us);
 	return -EFAULT;
+}
+
+/* Parameters that cannot be read. */
+static long refuse(struct call *c)
+{
+	struct vgpu_event e = vgpu_event_of(c, VGPU_EVENT_TIMESLICE);
+
+	e.scope = VGPU_SCOPE_MODULE;
+	e.minor = VGPU_MINOR_ANY;
+	e.status = NV_ERR_NOT_SUPPORTED;
+	vgpu_event(&e);
+	return vgpu_answer(c, NV_ERR_NOT_SUPPORTED);
 }
 
 static long set_timeslice(struct call *c)
@@ -43,15 +63,6 @@ static long set_timeslice(struct call *c)
 	bool act;
 	long result;
 
-	if (c->rm.serialized) {
-		if (!c->enforce)
-			return vgpu_call_driver(c);
-		e = vgpu_event_of(c, VGPU_EVENT_TIMESLICE);
-		e.scope = VGPU_SCOPE_MODULE;
-		e.status = NV_ERR_NOT_SUPPORTED;
-		vgpu_event(&e);
-		return vgpu_answer(c, NV_ERR_NOT_SUPPORTED);
-	}
 	if (c->rm.params.bytes != sizeof(asked))
 		return vgpu_call_driver(c);		/* which refuses it */
 	if (vgpu_read_user(&asked, c->rm.params.address, sizeof(asked)))
@@ -73,12 +84,10 @@ static long set_timeslice(struct call *c)
 	if (act && !result && (vgpu_read_user(&there, c->rm.params.address, sizeof(there)) || there != given))
 		vgpu_race(c, given, there);
 
-	if (given != asked) {
-		if (act)
-			vgpu_count(timeslices_rewritten);
-		else
-			vgpu_count(timeslices_would_rewrite);
-	}
+	if (given != asked && !act)
+		vgpu_count(timeslices_would_rewrite);
+	else if (given != asked && !result)
+		vgpu_count(timeslices_rewritten);
 	e = vgpu_event_of(c, VGPU_EVENT_TIMESLICE);
 	e.value = asked;
 	e.detail = given;
@@ -105,8 +114,10 @@ long vgpu_control(struct call *c)
 
 	vgpu_count(controls);
 	vgpu_count_control(c->rm.code);
-	if (vgpu_compute_trace && c->rm.code == NVA06C_CTRL_CMD_SET_TIMESLICE)
+	if (vgpu_is_timeslice(&c->rm))
 		result = set_timeslice(c);
+	else if (c->enforce && vgpu_compute_trace && c->rm.serialized && c->rm.code == NVA06C_CTRL_CMD_SET_TIMESLICE)
+		result = refuse(c);
 	else
 		result = vgpu_call_driver(c);
 	if (!result && !c->rm.serialized &&

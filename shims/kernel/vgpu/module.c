@@ -48,6 +48,10 @@ bool vgpu_control_events;
 module_param_named(control_events, vgpu_control_events, bool, 0444);
 MODULE_PARM_DESC(control_events, "an event for every control command, not only a count (default: 0)");
 
+bool vgpu_private_arguments = true;
+module_param_named(private_arguments, vgpu_private_arguments, bool, 0444);
+MODULE_PARM_DESC(private_arguments, "while enforcing, have the driver read copies that no other thread can change (default: 1)");
+
 DEFINE_MUTEX(vgpu_lock);
 struct ledger vgpu_ledger;
 struct policies vgpu_policies;

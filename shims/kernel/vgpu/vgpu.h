@@ -17,7 +17,7 @@
 
 /* ---- module.c: parameters, mode, counts ---------------------------------------------------------------------------------------------- */
 
-extern bool vgpu_memory_trace, vgpu_compute_trace, vgpu_clear_on_last_close, vgpu_control_events, vgpu_allow_enforce;
+extern bool vgpu_memory_trace, vgpu_compute_trace, vgpu_clear_on_last_close, vgpu_control_events, vgpu_private_arguments, vgpu_allow_enforce;
 extern unsigned long long vgpu_alloc_min_bytes, vgpu_alloc_max_bytes;
 
 enum vgpu_mode vgpu_mode(void);

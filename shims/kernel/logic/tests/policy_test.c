@@ -342,9 +342,45 @@ static void policy_without_memory(struct kunit *test)
 	policies_clear(&p);
 }
 
+static bool binds(bool timeslices)
+{
+	struct policy_subject s = { 10, ANY, 3, { 300, 200, 100 } };
+
+	return policy_binds(&p, &s, &defaults, timeslices);
+}
+
+static void policy_binding(struct kunit *test)
+{
+	start();
+	KUNIT_EXPECT_FALSE(test, binds(false) || binds(true));
+	KUNIT_ASSERT_EQ(test, policy_set_tgid(&p, 11, 0, limits(1, 1, 1, 2, 0)), 0);
+	KUNIT_ASSERT_EQ(test, policy_set_cgroup(&p, 400, 0, limits(1, 1, 1, 2, 0)), 0);
+	KUNIT_ASSERT_EQ(test, policy_set_tgid(&p, 10, 0, limits(0, 0, 0, 1, 0)), 0);
+	KUNIT_ASSERT_EQ(test, policy_set_tgid(&p, 10, 1, limits(1, 1, 1, 2, VGPU_LIMIT_DRY_RUN)), 0);
+	KUNIT_EXPECT_FALSE(test, binds(false) || binds(true));		/* others', none, and one that only looks */
+	KUNIT_ASSERT_EQ(test, policy_set_cgroup(&p, 100, 7, limits(1, 0, 0, 0, 0)), 0);
+	KUNIT_EXPECT_TRUE(test, binds(false) && !binds(true));
+	KUNIT_ASSERT_EQ(test, policy_set_cgroup(&p, 100, 7, limits(0, 0, 0, 2, 0)), 0);
+	KUNIT_EXPECT_TRUE(test, !binds(false) && binds(true));
+	KUNIT_ASSERT_EQ(test, policy_set_tgid(&p, 10, 0, limits(0, 5, 0, 0, 0)), 0);
+	KUNIT_ASSERT_EQ(test, policy_clear_cgroup(&p, 100, 7), 0);
+	KUNIT_EXPECT_TRUE(test, !binds(false) && binds(true));
+	KUNIT_ASSERT_EQ(test, policy_set_tgid(&p, 10, 0, limits(0, 0, 5, 0, 0)), 0);
+	KUNIT_EXPECT_TRUE(test, !binds(false) && binds(true));
+	defaults.memory_limit_bytes = 1;
+	KUNIT_EXPECT_TRUE(test, binds(false));
+	defaults.dry_run = true;
+	KUNIT_EXPECT_FALSE(test, binds(false) || binds(true));
+	policies_clear(&p);
+	defaults = (struct policy_defaults){ .timeslice_max_us = 1 };
+	KUNIT_EXPECT_TRUE(test, !binds(false) && binds(true));
+	defaults = (struct policy_defaults){ .timeslice_min_us = 1 };
+	KUNIT_EXPECT_TRUE(test, !binds(false) && binds(true));
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE(policy_checks), KUNIT_CASE(policy_tables), KUNIT_CASE(policy_drops), KUNIT_CASE(policy_max), KUNIT_CASE(policy_scopes),
 	KUNIT_CASE(policy_minors), KUNIT_CASE(policy_nested), KUNIT_CASE(policy_module_defaults), KUNIT_CASE(policy_dry_run), KUNIT_CASE(policy_listing),
-	KUNIT_CASE(policy_without_memory), {}
+	KUNIT_CASE(policy_binding), KUNIT_CASE(policy_without_memory), {}
 };
 SUITE(policy, cases);

@@ -145,7 +145,8 @@ static void rmcall_params_wanted(struct kunit *test)
 			decode(NV_ESC_RM_ALLOC, sizeof(struct nvos21), &b);
 			KUNIT_EXPECT_EQ(test, call.params.bytes, wanted[i].bytes);
 		}
-		KUNIT_EXPECT_TRUE(test, wanted[i].bytes <= RM_PARAMS_BYTES);
+		KUNIT_EXPECT_TRUE(test, wanted[i].bytes <= rm_params_whole(wanted[i].class));
+		KUNIT_EXPECT_TRUE(test, rm_params_whole(wanted[i].class) <= RM_PARAMS_BYTES);
 		b.flags = NVOS64_FLAGS_FINN_SERIALIZED;
 		decode(NV_ESC_RM_ALLOC, sizeof(struct nvos64), &b);
 		KUNIT_EXPECT_EQ(test, call.params.bytes, 0u);
