@@ -302,7 +302,7 @@ func TestVgpuPolicyEnds(t *testing.T) {
 
 // TestVgpuEvents: readers get what comes after they have opened, each at its own pace.
 func TestVgpuEvents(t *testing.T) {
-	d := withDriver(t)
+	withDriver(t)
 	fd, err := unix.Open(vgpuctl.Path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(fd)
