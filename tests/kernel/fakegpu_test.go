@@ -275,7 +275,7 @@ func TestFakegpuLeakReport(t *testing.T) {
 		if leak {
 			require.Contains(t, logged(), report)
 			require.NotContains(t, logged(), "fakegpu: unloaded, nothing leaked")
-			left := leaks()
+			left := leaksNow()
 			require.NotEmpty(t, left, "the kernel's own account of memory has it, too")
 			knownLeaks = append(knownLeaks, left...)
 		} else {
