@@ -10,8 +10,8 @@
 #define POLICY_CGROUP_DEPTH 16
 
 /*
- * A task as far as policies go. cgroups: its own first, then those above it, without the root. Of more than fit those above stay: who may make
- * cgroups within his own cannot leave a limit behind that way.
+ * A task as far as policies go. cgroups: its own first, then those above it. Of more than fit those above stay: who may make cgroups within
+ * his own cannot leave a limit behind that way.
  */
 struct policy_subject {
 	u32 tgid;		/* in the initial namespace */

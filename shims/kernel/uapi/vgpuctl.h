@@ -37,7 +37,10 @@ struct vgpu_policy {
 	struct vgpu_limits limits;	/* SET: in, GET: out */
 };
 
-/* By cgroup, for it and those below it that have none of their own. The policy ends with the cgroup. ENOENT, of GET and CLEAR: no such policy. */
+/*
+ * By cgroup, for it and those below it that have none of their own. The policy ends with the cgroup. ENOENT, of SET: no such
+ * cgroup; of GET and CLEAR: no such policy.
+ */
 struct vgpu_cgroup_policy {
 	__u64 cgroup_id;		/* in: the inode number of the folder in cgroup2 */
 	__u32 minor;			/* in: as above */
