@@ -261,7 +261,7 @@ static struct rm_object *parent_of(struct ledger *l, struct ledger_client *c, u3
 	struct ledger_object *parent = find(l, rm_client(root), handle);
 
 	if (parent)
-		return handle == object ? root : &parent->object;
+		return &parent->object;
 	if (!handle || handle == object)
 		return root;
 	parent = logic_alloc(sizeof(*parent));
@@ -287,7 +287,7 @@ static struct ledger_object *place(struct ledger *l, struct ledger_client *c, u3
 	}
 	above = parent_of(l, c, parent, handle);
 	if (o) {
-		rm_move(&o->object, above);	/* if that lies below it, it stays where it is */
+		rm_move(&o->object, above);	/* if that is itself or lies below it, it stays where it is */
 		o->object.class = class;
 	} else {
 		o = spare ? spare : logic_alloc(sizeof(*o));

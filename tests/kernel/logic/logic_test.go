@@ -3,6 +3,7 @@ package logic
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,8 +63,8 @@ func TestKernelLogicHeaders(t *testing.T) {
 	}
 }
 
-// The fuzzer starts from nothing and runs for NVMLFAB_FUZZ_SECONDS, 5 if that is not set. What it finds fails the test and is
-// kept, with the command that runs it again.
+// The fuzzer starts from random programs of each kind, always the same, since it is slow to find long ones of its own, and runs for
+// NVMLFAB_FUZZ_SECONDS, 5 if that is not set. What it finds fails the test and is kept, with the command that runs it again.
 func TestKernelLogicFuzz(t *testing.T) {
 	seconds := 5
 	if s := os.Getenv("NVMLFAB_FUZZ_SECONDS"); s != "" {
@@ -85,9 +86,16 @@ func TestKernelLogicFuzz(t *testing.T) {
 
 	corpus := filepath.Join(kept, "corpus")
 	require.NoError(t, os.Mkdir(corpus, 0o755))
+	random := rand.NewChaCha8([32]byte{})
+	for i := range 20 {
+		code := make([]byte, 1000)
+		_, _ = random.Read(code) // never fails
+		code[0] = byte(i)        // the kind
+		require.NoError(t, os.WriteFile(filepath.Join(corpus, strconv.Itoa(i)), code, 0o644))
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second+5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "-max_total_time="+strconv.Itoa(seconds), "-max_len=1000", "-timeout=60", "-rss_limit_mb=2048",
+	cmd := exec.CommandContext(ctx, program, "-max_total_time="+strconv.Itoa(seconds), "-max_len=1000", "-len_control=0", "-timeout=60", "-rss_limit_mb=2048",
 		"-print_final_stats=1", "-artifact_prefix="+kept+"/", corpus)
 	out, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
