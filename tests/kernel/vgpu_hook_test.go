@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -160,4 +161,48 @@ func loadLoops(t *testing.T, loops, threads int) {
 	n := stop()
 	t.Logf("loaded and unloaded %d times in %s under %d calls of %d threads", loops, time.Since(began).Round(time.Millisecond), n, threads)
 	require.Positive(t, n)
+}
+
+// TestVgpuUnloadWaits: a call that sleeps in the middle keeps the module until it is over, and nothing after that.
+func TestVgpuUnloadWaits(t *testing.T) {
+	load(t, "fakegpu", "nvidia=1", someGPUs)
+	c := newClient(t, 0)
+	load(t, "vgpu", private...)
+
+	// Reading the argument sleeps until this side says what is on the page.
+	uffd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
+	require.Zero(t, errno)
+	defer unix.Close(int(uffd))
+	memory, err := unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	require.NoError(t, err)
+	defer unix.Munmap(memory)
+	address, size := place(memory)
+	ask := func(request uintptr, words ...uint64) {
+		t.Helper()
+		at, _ := place(words)
+		require.NoError(t, rmIoctlAt(int(uffd), request, uintptr(at)))
+		runtime.KeepAlive(words)
+	}
+	ask(0xc018aa3f, 0xaa, 0, 0)                  // UFFDIO_API
+	ask(0xc020aa00, address, uint64(size), 1, 0) // UFFDIO_REGISTER, missing pages
+	called, removed := make(chan error), make(chan error)
+	go func() { called <- rmIoctlAt(c.ctl, escape(escFree, 16), uintptr(address)) }()
+	poll := []unix.PollFd{{Fd: int32(uffd), Events: unix.POLLIN}}
+	n, err := unix.Poll(poll, 5000)
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "nobody reads the page")
+	since := logSince()
+	go func() { removed <- unix.DeleteModule("vgpu", 0) }()
+	select {
+	case err := <-removed:
+		require.Fail(t, "it did not wait", "%v", err)
+	case <-time.After(6 * time.Second):
+	}
+	assert.Contains(t, tail(since(), 10), "waiting for 1 calls of the driver to end")
+	_, status := c.memory(mib)
+	assert.Zero(t, status, "others are not kept waiting")
+	ask(0xc020aa04, address, uint64(size), 0, 0) // UFFDIO_ZEROPAGE
+	require.NoError(t, <-called)
+	require.NoError(t, <-removed)
+	require.False(t, loaded("vgpu"))
 }

@@ -7,6 +7,7 @@
 
 #include <linux/delay.h>
 #include <linux/ftrace.h>
+#include <linux/jiffies.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
@@ -298,7 +299,8 @@ static long calls_in_flight(void)
 
 void vgpu_hooks_stop(void)
 {
-	unsigned int i, waited;
+	unsigned long say = jiffies + 5 * HZ;
+	unsigned int i;
 
 	unregister_module_notifier(&modules);
 	mutex_lock(&hook_lock);
@@ -306,9 +308,11 @@ void vgpu_hooks_stop(void)
 		detach(&drivers[i]);
 	mutex_unlock(&hook_lock);
 	/* Whoever was on the way into a detour has entered it or never will: unregister_ftrace_function waited for that. */
-	for (waited = 0; calls_in_flight(); waited++) {
-		if (waited && waited % 500 == 0)
+	while (calls_in_flight()) {
+		if (time_after(jiffies, say)) {
 			pr_info("waiting for %ld calls of the driver to end; end the processes that make them\n", calls_in_flight());
+			say = jiffies + 5 * HZ;
+		}
 		msleep(10);
 	}
 	/* The last ones may still be on their way out. */
