@@ -337,7 +337,7 @@ func TestVgpuEvents(t *testing.T) {
 		woken <- e
 	}()
 	time.Sleep(20 * time.Millisecond)
-	ctl = node(t, "nvidiactl")
+	node(t, "nvidiactl")
 	select {
 	case e := <-woken:
 		assert.Equal(t, vgpuctl.EventOpen, e.Type)
