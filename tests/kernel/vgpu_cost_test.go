@@ -92,7 +92,9 @@ func TestVgpuCost(t *testing.T) {
 		for _, state := range []string{"off", "tracing", "enforcing", "enforcing with copies"} {
 			ratio := float64(best[state][i]) / float64(best["absent"][i])
 			line += fmt.Sprintf("; %s %.2f", state, ratio)
-			assert.Less(t, ratio, 100.0, "%s, %s", k.name, state)
+			if state != "enforcing with copies" { // of which few rounds, each long, are left alone on a busy machine
+				assert.Less(t, ratio, 20.0, "%s, %s", k.name, state)
+			}
 		}
 		t.Log(line)
 	}
