@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,15 +103,12 @@ func TestKernelLogicFuzz(t *testing.T) {
 		t.Fatalf("%s\nthe program and what it was given stay in %s: run %s %s/crash-*", out, kept, program, kept)
 	}
 	require.NoError(t, err)
-	for line := range strings.Lines(string(out)) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && name == "stat::number_of_executed_units" {
-			runs, err := strconv.Atoi(strings.TrimSpace(value))
-			require.NoError(t, err)
-			assert.Greater(t, runs, 500, "programs in %d s", seconds)
-			t.Logf("%d programs in %d s", runs, seconds)
-		}
-	}
-	require.Contains(t, string(out), "stat::number_of_executed_units")
+	count := regexp.MustCompile(`stat::number_of_executed_units: *(\d+)`).FindStringSubmatch(string(out))
+	require.NotNil(t, count, string(out))
+	programs, err := strconv.Atoi(count[1])
+	require.NoError(t, err)
+	assert.Greater(t, programs, 10*seconds)
+	t.Logf("%d programs in %d s", programs, seconds)
 	require.NoError(t, os.RemoveAll(kept))
 }
 

@@ -11,7 +11,7 @@
 #define CHARGES 24
 #define POLICIES 24
 #define LEVELS 3
-#define IDS 64			/* of tasks and cgroups, which are told apart by scope */
+#define IDS 32			/* of tasks and cgroups, which are told apart by scope */
 #define NOTHING (-1)
 
 typedef unsigned __int128 u128;
@@ -63,64 +63,40 @@ static u32 slot(u32 minor)
 	return minor == VGPU_MINOR_ANY ? 2 : minor;
 }
 
-static bool charged(const struct model_charge *c, u32 scope, u64 id)
+/* What is charged, added up anew. scope 0: tasks, 1: cgroups. */
+static u128 sums[2][IDS][3][RM_MEMORY_KINDS];
+static u64 numbers[2][IDS][3];
+
+static void add_up(void)
 {
+	struct model_charge *c;
 	u32 i;
 
-	if (scope == 0)
-		return c->task == id;
-	for (i = 0; i < c->levels; i++)
-		if (c->cgroup[i] == id)
-			return true;
-	return false;
+	memset(sums, 0, sizeof(sums));
+	memset(numbers, 0, sizeof(numbers));
+	for (c = m.charge; c < m.charge + CHARGES; c++) {
+		if (!c->there)
+			continue;
+		sums[0][c->task][slot(c->minor)][c->kind] += c->bytes;
+		numbers[0][c->task][slot(c->minor)]++;
+		for (i = 0; i < c->levels; i++) {
+			sums[1][c->cgroup[i]][slot(c->minor)][c->kind] += c->bytes;
+			numbers[1][c->cgroup[i]][slot(c->minor)]++;
+		}
+	}
 }
 
-/* scope 0: tasks, 1: cgroups. minor: that alone, or all for VGPU_MINOR_ANY; with plus_unknown also what could not be told. */
-static u64 use(u32 scope, u64 id, u32 minor, bool plus_unknown, enum rm_memory kind, u64 *count)
+static u64 use_of_all(u32 scope, u64 id, enum rm_memory kind)
 {
-	u128 sum = 0;
-	u32 i;
-
-	for (i = 0; i < CHARGES; i++) {
-		struct model_charge *c = &m.charge[i];
-
-		if (!c->there || !charged(c, scope, id))
-			continue;
-		if (minor != VGPU_MINOR_ANY && c->minor != minor && !(plus_unknown && c->minor == VGPU_MINOR_ANY))
-			continue;
-		if (count)
-			++*count;
-		if (c->kind == kind)
-			sum += c->bytes;
-	}
-	return saturated(sum);
-}
-
-/* Of one account alone, that of an unknown GPU too. */
-static u64 use_of(u32 scope, u64 id, u32 minor, enum rm_memory kind, u64 *count)
-{
-	u128 sum = 0;
-	u32 i;
-
-	for (i = 0; i < CHARGES; i++) {
-		struct model_charge *c = &m.charge[i];
-
-		if (!c->there || c->minor != minor || !charged(c, scope, id))
-			continue;
-		if (count)
-			++*count;
-		if (c->kind == kind)
-			sum += c->bytes;
-	}
-	return saturated(sum);
+	return saturated(sums[scope][id][0][kind] + sums[scope][id][1][kind] + sums[scope][id][2][kind]);
 }
 
 /* Accounts that come into being, and peaks, after a charge has come to where it is. */
 static void arrive(u32 scope, u64 id, u32 minor)
 {
 	struct model_account *a = &m.account[scope][id][slot(minor)];
-	u64 one = use_of(scope, id, minor, RM_MEMORY_DEVICE, NULL);
-	u64 all = use(scope, id, VGPU_MINOR_ANY, false, RM_MEMORY_DEVICE, NULL);
+	u64 one = saturated(sums[scope][id][slot(minor)][RM_MEMORY_DEVICE]);
+	u64 all = use_of_all(scope, id, RM_MEMORY_DEVICE);
 
 	a->there = true;
 	if (one > a->peak)
@@ -432,6 +408,7 @@ static void model_leave(u32 task)
 		charge->levels = m.client[c].levels;
 		memcpy(charge->cgroup, m.client[c].cgroup, sizeof(charge->cgroup));
 	}
+	add_up();
 	for (i = 0; i < CHARGES; i++)
 		if (m.charge[i].there)
 			arrive_all(&m.charge[i]);
@@ -457,8 +434,10 @@ static void exit_task(struct program *p)
 static void leave_task(struct program *p)
 {
 	u32 task = 1 + program_byte(p) % TASKS, c;
-	u64 held = use(0, task, VGPU_MINOR_ANY, false, RM_MEMORY_DEVICE, NULL), left;
+	u64 held, left;
 
+	add_up();
+	held = use_of_all(0, task, RM_MEMORY_DEVICE);
 	for (c = 0; c < CLIENTS; c++) {
 		if (!m.object[c][c].there || m.client[c].task != task)
 			continue;
@@ -520,7 +499,8 @@ static void charge(struct program *p)
 	struct policy_subject s = subject(p);
 	struct model_charge *c = &m.charge[program_byte(p) % CHARGES];
 	enum rm_memory kind = RM_MEMORY_DEVICE + program_byte(p) % 4 % 3;
-	u64 bytes = sizes[program_byte(p) % ARRAY_SIZE(sizes)], used;
+	u64 bytes = sizes[program_byte(p) % ARRAY_SIZE(sizes)];
+	u128 used;
 	const struct policy_limit *over, *first = NULL, *denies = NULL;
 	struct policy policy;
 	u32 i;
@@ -529,11 +509,13 @@ static void charge(struct program *p)
 	check_policy(p, &s, &policy);
 	if (c->there)
 		return;
+	add_up();
 	for (i = 0; i < policy.limits && kind == RM_MEMORY_DEVICE; i++) {
 		const struct policy_limit *limit = &policy.limit[i];
+		u128 (*sum)[RM_MEMORY_KINDS] = limit->cgroup ? sums[1][limit->cgroup] : sums[0][s.tgid];
 
-		used = limit->cgroup ? use(1, limit->cgroup, s.minor, true, kind, NULL) : use(0, s.tgid, s.minor, true, kind, NULL);
-		if ((u128)used + bytes <= limit->bytes)
+		used = s.minor == VGPU_MINOR_ANY ? sum[0][kind] + sum[1][kind] + sum[2][kind] : sum[slot(s.minor)][kind] + sum[2][kind];
+		if (used + bytes <= limit->bytes)
 			continue;
 		first = first ? first : limit;
 		denies = denies || limit->dry_run ? denies : limit;
@@ -546,6 +528,7 @@ static void charge(struct program *p)
 	if (err)
 		return;
 	*c = (struct model_charge){ true, true, kind, bytes, s.minor, s.tgid, LEVELS, { s.cgroup[0], s.cgroup[1], s.cgroup[2] }, c->real };
+	add_up();
 	arrive_all(c);
 }
 
@@ -592,7 +575,7 @@ static void compare_account(struct program *p, u32 scope, u64 id)
 {
 	struct vgpu_usage u, sum = { 0 };
 	struct model_account *a;
-	u64 number, numbers = 0, turn = 0;
+	u64 turn = 0;
 	bool any = false;
 	u32 i;
 	int err;
@@ -608,21 +591,21 @@ static void compare_account(struct program *p, u32 scope, u64 id)
 		}
 		if (i == 2)
 			break;		/* an unknown GPU cannot be asked for alone */
-		number = 0;
 		err = ledger_usage(&ledger, scope ? VGPU_SCOPE_CGROUP : VGPU_SCOPE_TGID, id, i, memset(&u, 0, sizeof(u)));
 		PROGRAM_EXPECT(p, err == (a->there ? 0 : -ENOENT));
-		PROGRAM_EXPECT(p, u.device_bytes == use_of(scope, id, i, RM_MEMORY_DEVICE, &number));
-		PROGRAM_EXPECT(p, u.system_bytes == use_of(scope, id, i, RM_MEMORY_SYSTEM, NULL));
-		PROGRAM_EXPECT(p, u.virtual_bytes == use_of(scope, id, i, RM_MEMORY_VIRTUAL, NULL));
-		PROGRAM_EXPECT(p, u.peak_device_bytes == a->peak && u.allocations == number && u.denied == a->denied);
+		PROGRAM_EXPECT(p, u.device_bytes == saturated(sums[scope][id][i][RM_MEMORY_DEVICE]));
+		PROGRAM_EXPECT(p, u.system_bytes == saturated(sums[scope][id][i][RM_MEMORY_SYSTEM]));
+		PROGRAM_EXPECT(p, u.virtual_bytes == saturated(sums[scope][id][i][RM_MEMORY_VIRTUAL]));
+		PROGRAM_EXPECT(p, u.peak_device_bytes == a->peak && u.allocations == numbers[scope][id][i] && u.denied == a->denied);
 		PROGRAM_EXPECT(p, u.timeslices == a->timeslices && u.timeslice_us == a->timeslice_us);
 	}
 	err = ledger_usage(&ledger, scope ? VGPU_SCOPE_CGROUP : VGPU_SCOPE_TGID, id, VGPU_MINOR_ANY, memset(&u, 0, sizeof(u)));
 	PROGRAM_EXPECT(p, err == (any ? 0 : -ENOENT));
-	PROGRAM_EXPECT(p, u.device_bytes == use(scope, id, VGPU_MINOR_ANY, false, RM_MEMORY_DEVICE, &numbers));
-	PROGRAM_EXPECT(p, u.system_bytes == use(scope, id, VGPU_MINOR_ANY, false, RM_MEMORY_SYSTEM, NULL));
-	PROGRAM_EXPECT(p, u.virtual_bytes == use(scope, id, VGPU_MINOR_ANY, false, RM_MEMORY_VIRTUAL, NULL));
-	PROGRAM_EXPECT(p, u.peak_device_bytes == m.peak_all[scope][id] && u.allocations == numbers && u.denied == sum.denied);
+	PROGRAM_EXPECT(p, u.device_bytes == use_of_all(scope, id, RM_MEMORY_DEVICE));
+	PROGRAM_EXPECT(p, u.system_bytes == use_of_all(scope, id, RM_MEMORY_SYSTEM));
+	PROGRAM_EXPECT(p, u.virtual_bytes == use_of_all(scope, id, RM_MEMORY_VIRTUAL));
+	PROGRAM_EXPECT(p, u.peak_device_bytes == m.peak_all[scope][id] && u.denied == sum.denied);
+	PROGRAM_EXPECT(p, u.allocations == numbers[scope][id][0] + numbers[scope][id][1] + numbers[scope][id][2]);
 	PROGRAM_EXPECT(p, u.timeslices == sum.timeslices && u.timeslice_us == sum.timeslice_us);
 }
 
@@ -656,6 +639,7 @@ static void compare(struct program *p)
 {
 	u32 i;
 
+	add_up();
 	compare_objects(p);
 	for (i = 1; i <= TASKS; i++) {
 		compare_account(p, 0, i);
