@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -295,6 +296,54 @@ func TestNvidiaTimeslice(t *testing.T) {
 // ---- Races ---------------------------------------------------------------------------------------------------------
 
 // TestRaceNvidia: threads that make, duplicate, map, free and close at once leave nothing behind.
+// A process whose memory is slow to come keeps nobody else from the driver.
+func TestNvidiaSlowMemory(t *testing.T) {
+	loadNvidia(t)
+	c, other := newClient(t, 0), newClient(t, 1)
+	var group uint32
+	require.Zero(t, c.alloc(c.device, &group, classGroup, &groupParams{}))
+	var texts [80]byte
+	for name, call := range map[string]func(slow uint64) error{
+		"parameters of an object": func(slow uint64) error {
+			return rmIoctl(c.ctl, escAlloc, &nvos21{Root: c.client, Parent: c.device, Class: classGroup, Params: slow})
+		},
+		"number of a client": func(slow uint64) error {
+			return rmIoctl(c.ctl, escAlloc, &nvos21{Class: classRoot, Params: slow})
+		},
+		"parameters of a control": func(slow uint64) error {
+			return rmIoctl(c.ctl, escControl, &nvos54{Client: c.client, Object: group, Command: ctrlGetTimeslice, Params: slow, ParamsSize: 8})
+		},
+		"texts of a control": func(slow uint64) error {
+			p := struct {
+				Size, _           uint32
+				Pointers          [3]uint64
+				Change, Officials uint32
+			}{64, 0, [3]uint64{at(&texts), at(&texts), slow}, 0, 0}
+			return rmIoctl(c.ctl, escControl, &nvos54{Client: c.client, Object: c.client, Command: 0x101, Params: at(&p), ParamsSize: sizeOf(p)})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address, wanted, release := slowPage(t)
+			called, answered := make(chan error, 1), make(chan uint32, 1)
+			go func() { called <- call(address) }()
+			wanted()
+			go func() {
+				v := nvos00{Root: other.client, Object: 0x7777}
+				rmIoctl(other.ctl, escFree, &v)
+				answered <- v.Status
+			}()
+			select {
+			case status := <-answered:
+				assert.Zero(t, status)
+			case <-time.After(20 * time.Second):
+				assert.Fail(t, "another process waits for it")
+			}
+			release()
+			require.NoError(t, <-called)
+		})
+	}
+}
+
 func TestRaceNvidia(t *testing.T) {
 	loadNvidia(t)
 	var ctls [4]int

@@ -3,11 +3,14 @@
 package kernel
 
 import (
+	"os"
 	"reflect"
 	"runtime"
 	"sync/atomic"
+	"testing"
 	"unsafe"
 
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -72,4 +75,25 @@ func place(params any) (address uint64, size uint32) {
 func bytesOf[T any](s []T) []byte {
 	var v T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(v)))
+}
+
+// slowPage is a page of memory that comes when release is called, and no sooner; wanted waits until somebody needs it. From linux/userfaultfd.h.
+func slowPage(t *testing.T) (address uint64, wanted, release func()) {
+	t.Helper()
+	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK, 0, 0)
+	require.Zero(t, errno)
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	require.NoError(t, err)
+	address = uint64(uintptr(unsafe.Pointer(&page[0])))
+	const api, register = 0xc018aa3f, 0xc020aa00
+	version := struct{ API, Features, Ioctls uint64 }{API: 0xaa}
+	require.NoError(t, rawIoctl(int(fd), api, unsafe.Pointer(&version)))
+	missing := struct{ Start, Length, Mode, Ioctls uint64 }{address, uint64(len(page)), 1, 0}
+	require.NoError(t, rawIoctl(int(fd), register, unsafe.Pointer(&missing)))
+	wanted = func() {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20000)
+		require.NoError(t, err)
+		require.Equal(t, 1, n, "nobody wants the page")
+	}
+	return address, wanted, func() { unix.Close(int(fd)) }
 }

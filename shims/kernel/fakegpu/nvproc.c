@@ -44,7 +44,7 @@ static struct proc_dir_entry *root;
 int nv_proc_init(void)
 {
 	struct proc_dir_entry *gpus, *dir;
-	char address[16];
+	char address[sizeof("ffffffff:ff:1f.7")];
 	u32 i;
 
 	root = proc_mkdir("driver/nvidia", NULL);

@@ -18,7 +18,13 @@
 
 #define OBJECTS_MAX 1000000	/* of all clients together: more is no program but a leak */
 
+/*
+ * One lock for all objects: no call is so frequent that finer ones would pay. It is never held over a copy from or to the caller, whose
+ * memory may be slow to come, for as long as whoever serves the page likes.
+ */
 DEFINE_MUTEX(nv_rm_lock);
+#define LOCKED(call) ({ u32 status_; mutex_lock(&nv_rm_lock); status_ = (call); mutex_unlock(&nv_rm_lock); status_; })
+
 static struct rm_objects objects;
 static u32 next_client = CLIENT_BASE, next_object = OBJECT_BASE;
 
@@ -63,6 +69,7 @@ static void object_drop(struct nv_object *o)
 	nv_memory_put(o->memory);
 	list_del(&o->in_file);
 	kfree(o);
+	cond_resched();		/* a client may have a million */
 }
 
 static void release(struct rm_object *rm, void *context)
@@ -120,7 +127,7 @@ static u32 client_new(struct nv_file *f, u32 *handle)
 
 /* ---- RM_ALLOC ---------------------------------------------------------------------------------------------------- */
 
-/* Makes an object of a class with parameters that have been copied; they come back changed. */
+/* Makes an object of a class with parameters that have been copied; they come back changed. Holds the lock. */
 static u32 make(struct nv_file *f, const struct nv_class *class, u32 client, u32 parent, u32 *handle, union nv_params *p)
 {
 	struct nv_object *o, *above;
@@ -148,14 +155,33 @@ static u32 make(struct nv_file *f, const struct nv_class *class, u32 client, u32
 	return status;
 }
 
+/* Freeing what is not there is no error, as in the driver. */
+static u32 free_object(struct nv_file *f, u32 client, u32 handle)
+{
+	struct rm_object *o;
+	u32 status = nv_client(f, client, NV_ERR_INVALID_OBJECT_HANDLE);
+
+	if (status != NV_OK)
+		return status;
+	o = rm_find(&objects, client, handle);
+	if (o)
+		rm_remove(&objects, o, release, NULL);
+	return NV_OK;
+}
+
+/* The caller cannot be told of what was made: it goes again, and who has guessed its handle has lost it. */
+static u32 take_back(struct nv_file *f, u32 client, u32 handle)
+{
+	LOCKED(free_object(f, client, handle));
+	return NV_ERR_INVALID_ADDRESS;
+}
+
 static u32 alloc_client(struct nv_file *f, u32 *handle, u64 user)
 {
-	u32 status = client_new(f, handle);
+	u32 status = LOCKED(client_new(f, handle));
 
-	if (status == NV_OK && user && put_user(*handle, (u32 __user *)u64_to_user_ptr(user))) {
-		rm_remove(&objects, rm_find(&objects, *handle, *handle), release, NULL);
-		return NV_ERR_INVALID_ADDRESS;
-	}
+	if (status == NV_OK && user && put_user(*handle, (u32 __user *)u64_to_user_ptr(user)))
+		return take_back(f, *handle, *handle);
 	return status;
 }
 
@@ -177,11 +203,9 @@ static u32 alloc_object(struct nv_file *f, u32 client, u32 parent, u32 *handle, 
 		return NV_ERR_INVALID_ARGUMENT;
 	if (user && copy_from_user(&params, from, class->bytes))
 		return NV_ERR_INVALID_ADDRESS;
-	status = make(f, class, client, parent, handle, &params);
-	if (status == NV_OK && user && copy_to_user(from, &params, class->bytes)) {
-		rm_remove(&objects, rm_find(&objects, client, *handle), release, NULL);
-		return NV_ERR_INVALID_ADDRESS;
-	}
+	status = LOCKED(make(f, class, client, parent, handle, &params));
+	if (status == NV_OK && user && copy_to_user(from, &params, class->bytes))
+		return take_back(f, client, *handle);
 	return status;
 }
 
@@ -194,20 +218,6 @@ static u32 alloc(struct nv_file *f, u32 client, u32 parent, u32 *handle, u32 cla
 }
 
 /* ---- The other calls --------------------------------------------------------------------------------------------- */
-
-/* Freeing what is not there is no error, as in the driver. */
-static u32 free_object(struct nv_file *f, u32 client, u32 handle)
-{
-	struct rm_object *o;
-	u32 status = nv_client(f, client, NV_ERR_INVALID_OBJECT_HANDLE);
-
-	if (status != NV_OK)
-		return status;
-	o = rm_find(&objects, client, handle);
-	if (o)
-		rm_remove(&objects, o, release, NULL);
-	return NV_OK;
-}
 
 /* A client may take from itself, and from the other clients of the process that made it. */
 static u32 dup_object(struct nv_file *f, struct nvos55 *call)
@@ -297,9 +307,6 @@ static u32 heap(struct nv_file *f, struct nvos32 *call)
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
-/* Calls that change objects hold the lock from one end to the other: none of them is so frequent that finer locks would pay. */
-#define LOCKED(call) ({ u32 status_; mutex_lock(&nv_rm_lock); status_ = (call); mutex_unlock(&nv_rm_lock); status_; })
-
 /* Whether the size is right and the descriptor of the right kind: -EINVAL otherwise. */
 static bool fits(const struct nv_file *f, bool control, u32 size, u32 want)
 {
@@ -315,11 +322,11 @@ static int rm_alloc_call(struct nv_file *f, void *arg, u32 size)
 	if ((size != sizeof(*old) && size != sizeof(*new)) || (f->gpu && !event))
 		return -EINVAL;
 	if (size == sizeof(*old))
-		old->status = LOCKED(alloc(f, old->hRoot, old->hObjectParent, &old->hObjectNew, old->hClass, old->pAllocParms));
+		old->status = alloc(f, old->hRoot, old->hObjectParent, &old->hObjectNew, old->hClass, old->pAllocParms);
 	else if (new->flags & NVOS64_FLAGS_FINN_SERIALIZED)
 		new->status = NV_ERR_NOT_SUPPORTED;
 	else
-		new->status = LOCKED(alloc(f, new->hRoot, new->hObjectParent, &new->hObjectNew, new->hClass, new->pAllocParms));
+		new->status = alloc(f, new->hRoot, new->hObjectParent, &new->hObjectNew, new->hClass, new->pAllocParms);
 	return 0;
 }
 

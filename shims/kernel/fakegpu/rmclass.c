@@ -141,6 +141,8 @@ static bool find_room(struct nv_object *device, u64 *start, u64 bytes, u64 align
 		struct rm_object *other;
 		u64 next;
 
+		if (*start >= ADDRESS_LIMIT)
+			return false;
 		*start = (*start + alignment - 1) & ~(alignment - 1);
 		if (*start >= ADDRESS_LIMIT || bytes > ADDRESS_LIMIT - *start)
 			return false;

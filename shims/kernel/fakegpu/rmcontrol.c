@@ -9,8 +9,8 @@
 
 /* What a control sees: its parameters, which have been copied and are as long as it wants, and the object. nv_rm_lock is held. */
 struct control {
-	struct nv_file *file;
 	struct nv_object *object;
+	u32 (*run)(struct control *c);
 	union {
 		u32 ids[3 * NV_GPU_IDS];
 		struct { u32 ids[NV_GPU_IDS], failed; } attach;
@@ -25,6 +25,8 @@ struct control {
 		u8 raw[4];
 	} p;
 	u32 bytes;		/* of the parameters */
+	u32 class;		/* of the object */
+	bool texts;		/* in version: are still to be written where it says, without the lock */
 };
 
 static void fill_ids(u32 *ids, bool with_gpus)
@@ -107,14 +109,6 @@ static u32 get_id_info(struct control *c)
 	return NV_OK;
 }
 
-static bool put_text(u64 user, u32 size, const char *text)
-{
-	char whole[64] = "";
-
-	strscpy(whole, text, sizeof(whole));
-	return !user || !copy_to_user(u64_to_user_ptr(user), whole, min_t(u32, size, sizeof(whole)));
-}
-
 #define TITLE "nvmlfab"
 
 /* The texts go where the parameters say; without a place for them the caller wants to know how long they are. */
@@ -126,9 +120,7 @@ static u32 get_build_version(struct control *c)
 		v->sizeOfStrings = 64;
 		return NV_OK;
 	}
-	if (!put_text(v->pDriverVersionBuffer, v->sizeOfStrings, nv_driver_version) ||
-	    !put_text(v->pVersionBuffer, v->sizeOfStrings, nv_driver_version) || !put_text(v->pTitleBuffer, v->sizeOfStrings, TITLE))
-		return NV_ERR_INVALID_ADDRESS;
+	c->texts = true;
 	v->changelistNumber = 0;
 	v->officialChangelistNumber = 0;
 	return NV_OK;
@@ -211,6 +203,20 @@ static const struct {
 	{ KEPLER_CHANNEL_GROUP_A, NVA06C_CTRL_CMD_GET_TIMESLICE, sizeof(u64), get_timeslice },
 };
 
+static bool put_text(u64 user, u32 size, const char *text)
+{
+	char whole[64] = "";
+
+	strscpy(whole, text, sizeof(whole));
+	return !user || !copy_to_user(u64_to_user_ptr(user), whole, min_t(u32, size, sizeof(whole)));
+}
+
+static bool put_texts(const struct nv_build_version *v)
+{
+	return put_text(v->pDriverVersionBuffer, v->sizeOfStrings, nv_driver_version) &&
+	       put_text(v->pVersionBuffer, v->sizeOfStrings, nv_driver_version) && put_text(v->pTitleBuffer, v->sizeOfStrings, TITLE);
+}
+
 /* What is to be run for a command of a class with so many bytes, or why there is nothing. */
 static u32 find(u32 class, const struct nvos54 *call, u32 (**run)(struct control *c))
 {
@@ -228,10 +234,9 @@ static u32 find(u32 class, const struct nvos54 *call, u32 (**run)(struct control
 	return status;
 }
 
-static u32 control(struct nv_file *f, const struct nvos54 *call, struct control *c)
+/* The object and what is to be run; nv_rm_lock. */
+static u32 look_up(struct nv_file *f, const struct nvos54 *call, struct control *c)
 {
-	void __user *params = u64_to_user_ptr(call->params);
-	u32 (*run)(struct control *c) = NULL;
 	u32 status = nv_client(f, call->hClient, NV_ERR_INVALID_CLIENT);
 
 	if (status != NV_OK)
@@ -241,13 +246,32 @@ static u32 control(struct nv_file *f, const struct nvos54 *call, struct control 
 	c->object = nv_object(call->hClient, call->hObject);
 	if (!c->object)
 		return NV_ERR_OBJECT_NOT_FOUND;
-	status = find(c->object->rm.class, call, &run);
+	c->class = c->object->rm.class;
+	return find(c->class, call, &c->run);
+}
+
+static u32 control(struct nv_file *f, const struct nvos54 *call, struct control *c)
+{
+	void __user *params = u64_to_user_ptr(call->params);
+	u32 status;
+
+	mutex_lock(&nv_rm_lock);
+	status = look_up(f, call, c);
+	mutex_unlock(&nv_rm_lock);
 	if (status != NV_OK)
 		return status;
 	if (copy_from_user(&c->p, params, call->paramsSize))
 		return NV_ERR_INVALID_ADDRESS;
 	c->bytes = call->paramsSize;
-	status = run(c);
+
+	/* Meanwhile the object may have gone, or be another. */
+	mutex_lock(&nv_rm_lock);
+	status = look_up(f, call, c);
+	if (status == NV_OK)
+		status = c->run(c);
+	mutex_unlock(&nv_rm_lock);
+	if (c->texts && !put_texts(&c->p.version))
+		status = NV_ERR_INVALID_ADDRESS;
 	/* The driver gives back what a failed call has written, too. */
 	if (copy_to_user(params, &c->p, call->paramsSize))
 		return status == NV_OK ? NV_ERR_INVALID_ADDRESS : status;
@@ -267,11 +291,8 @@ u32 nv_rm_control(struct nv_file *f, const struct nvos54 *call)
 	c = kzalloc(sizeof(*c), GFP_KERNEL);
 	if (!c)
 		return NV_ERR_NO_MEMORY;
-	c->file = f;
-	mutex_lock(&nv_rm_lock);
 	status = control(f, call, c);
-	mutex_unlock(&nv_rm_lock);
-	pr_debug("control %#x of class %#x, %u bytes: %#x\n", call->cmd, c->object ? c->object->rm.class : 0, call->paramsSize, status);
+	pr_debug("control %#x of class %#x, %u bytes: %#x\n", call->cmd, c->class, call->paramsSize, status);
 	kfree(c);
 	return status;
 }

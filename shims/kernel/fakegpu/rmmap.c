@@ -16,6 +16,7 @@ static void forget(struct nv_mapping *m)
 	list_del(&m->in_range);
 	list_del(&m->in_memory);
 	kfree(m);
+	cond_resched();		/* an object may have as many as memory holds */
 }
 
 void nv_rm_unmap_all(struct nv_object *o)
