@@ -14,12 +14,16 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nvmlfab/nvmlfab/tests/debian"
 )
@@ -43,7 +47,11 @@ func main() {
 	flag.DurationVar(&o.limit, "limit", 4*time.Minute, "end the virtual machine as hung after this time")
 	flag.BoolVar(&o.verbose, "v", false, "print all of the console")
 	flag.Parse()
-	if err := boot(o); err != nil {
+	// qemu is to end with the thread that started it, however that ends.
+	runtime.LockOSThread()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
+	if err := boot(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "boot:", err)
 		os.Exit(1)
 	}
@@ -52,7 +60,7 @@ func main() {
 // out is where everything is built, from the top of the tree.
 const out = "dist/kernel"
 
-func boot(o options) error {
+func boot(ctx context.Context, o options) error {
 	if runtime.GOARCH != "amd64" {
 		return fmt.Errorf("the virtual machine is made for amd64, and this is %s", runtime.GOARCH)
 	}
@@ -64,8 +72,13 @@ func boot(o options) error {
 	if err != nil {
 		return err
 	}
-	archive, err := build(kernel)
+	unlock, err := lock(ctx)
 	if err != nil {
+		return err
+	}
+	defer unlock()
+	archive, err := build(kernel)
+	if err = errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
 	name := fmt.Sprintf("smp%d%s", o.smp, o.threads)
@@ -74,12 +87,40 @@ func boot(o options) error {
 		return err
 	}
 	defer os.Remove(image)
-	return start(qemu, kernel, image, filepath.Join(out, name+".console"), o)
+	return start(ctx, qemu, kernel, image, filepath.Join(out, name+".console"), o)
+}
+
+// lock has other runs wait that would build the same files.
+func lock(ctx context.Context) (unlock func(), err error) {
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(out, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for said := false; ; time.Sleep(200 * time.Millisecond) {
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+			break
+		}
+		if !said {
+			fmt.Println("waiting for another virtual machine of this tree to end")
+			said = true
+		}
+		if err = ctx.Err(); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return func() { f.Close() }, nil
 }
 
 // start boots, shows what the tests say, and judges: qemu itself ends well whatever happens inside.
-func start(qemu string, kernel debian.Kernel, image, log string, o options) error {
-	ctx, cancel := context.WithTimeout(context.Background(), o.limit)
+func start(stopped context.Context, qemu string, kernel debian.Kernel, image, log string, o options) error {
+	ctx, cancel := context.WithTimeout(stopped, o.limit)
 	defer cancel()
 	threads := o.threads
 	switch {
@@ -109,6 +150,7 @@ func start(qemu string, kernel debian.Kernel, image, log string, o options) erro
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-kernel", kernel.Image, "-initrd", image, "-append", strings.Join(words, " "))
 	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	console, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -126,6 +168,8 @@ func start(qemu string, kernel debian.Kernel, image, log string, o options) erro
 	err = cmd.Wait()
 	took := time.Since(began).Round(100 * time.Millisecond)
 	switch {
+	case stopped.Err() != nil:
+		return errors.New("interrupted")
 	case ctx.Err() != nil:
 		return fmt.Errorf("the virtual machine hung for %s; its console is in %s", o.limit, log)
 	case err != nil:
