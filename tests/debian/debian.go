@@ -43,7 +43,7 @@ func Fetch(name string) (string, error) {
 		return dir, nil
 	}
 	if err := os.MkdirAll(root, 0o755); err != nil {
-		return "", err
+		return "", fmt.Errorf("no folder to keep packages in: %w; set XDG_CACHE_HOME to one that can be written", err)
 	}
 	unlock, err := lock(filepath.Join(root, "lock"))
 	if err != nil {

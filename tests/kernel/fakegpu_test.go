@@ -71,11 +71,11 @@ func TestRaceFakegpuQuickJobs(t *testing.T) {
 
 func TestFakegpuNeedsItsModule(t *testing.T) {
 	require.False(t, loaded("fakegpu"))
-	for _, name := range []string{"client", "evil", "bench"} {
+	for _, name := range []string{"client", "evil", "bench", "fuzz"} {
 		o := run(t, name)
 		require.Equal(t, 2, o.code)
 		require.Empty(t, o.stdout)
-		require.Equal(t, "there is no /dev/fakegpu: load the module: make load MODULE=fakegpu\n", o.stderr)
+		require.Equal(t, "there is no /dev/fakegpu: load the module: make -C shims/kernel load MODULE=fakegpu\n", o.stderr)
 	}
 	_, err := fakegpu.Open()
 	require.ErrorIs(t, err, os.ErrNotExist)

@@ -85,7 +85,7 @@ static inline int device_open(int flags)
 	if (fd >= 0)
 		return fd;
 	if (errno == ENOENT || errno == ENXIO)
-		fprintf(stderr, "there is no " DEVICE ": load the module: make load MODULE=fakegpu\n");
+		fprintf(stderr, "there is no " DEVICE ": load the module: make -C shims/kernel load MODULE=fakegpu\n");
 	else if (errno == EACCES || errno == EPERM)
 		fprintf(stderr, DEVICE ": %s: run as root, or give yourself the right to open it\n", strerror(errno));
 	else
