@@ -61,6 +61,33 @@ func TestVgpuHooksStay(t *testing.T) {
 	assert.Contains(t, table(t, "driver_fingerprint")[0]["reason"], "ftrace is off")
 }
 
+// TestVgpuGraphTracer: the tracer of the kernel's that puts return addresses of its own on the stack does not make a call of the module's own look
+// like somebody else's, which would come back to it for ever.
+func TestVgpuGraphTracer(t *testing.T) {
+	const tracing = "/sys/kernel/debug/tracing/"
+	write := func(name, text string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(tracing+name, []byte(text), 0))
+	}
+	d := withDriver(t, enforcing...)
+	defer write("set_ftrace_filter", "")
+	defer write("current_tracer", "nop")
+	write("set_ftrace_filter", "*:mod:vgpu *:mod:fakegpu")
+	write("current_tracer", "function_graph")
+	before := stats(t, d)
+	c := newClient(t, 0)
+	_, status := c.memory(16 * mib)
+	require.Zero(t, status)
+	shut(t, c.ctl)
+	c.client = 0
+	after := stats(t, d)
+	assert.EqualValues(t, 3, after.Allocs-before.Allocs, "each is seen once")
+	assert.EqualValues(t, 1, after.Closes-before.Closes)
+	text, err := os.ReadFile(tracing + "trace")
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "vgpu_real_ioctl")
+}
+
 // TestVgpuDriverComesAndGoes: before vgpu or after it, the driver may be loaded and removed.
 func TestVgpuDriverComesAndGoes(t *testing.T) {
 	d := withVgpu(t, enforcing...)

@@ -68,21 +68,25 @@ static DEFINE_PER_CPU(u64 [ARRAY_SIZE(drivers)][VGPU_HOOKS], hits);
 
 /* ---- Detours ------------------------------------------------------------------------------------------------------------------------- */
 
-#define REAL(d, hook, type) ((type)(d)->address[hook])
+/*
+ * The barrier keeps the call from becoming a jump. With that the return address would be the one of this module's caller, which the function graph
+ * tracer and kretprobes replace by theirs: the call would not be known for the module's own, and come back to it without end.
+ */
+#define REAL(d, hook, prototype, ...) ({ typeof(((prototype)0)(__VA_ARGS__)) r = ((prototype)(d)->address[hook])(__VA_ARGS__); barrier(); r; })
 
 int vgpu_real_open(const struct vgpu_driver *d, struct inode *inode, struct file *file)
 {
-	return REAL(d, VGPU_HOOK_OPEN, int (*)(struct inode *, struct file *))(inode, file);
+	return REAL(d, VGPU_HOOK_OPEN, int (*)(struct inode *, struct file *), inode, file);
 }
 
 int vgpu_real_close(const struct vgpu_driver *d, struct inode *inode, struct file *file)
 {
-	return REAL(d, VGPU_HOOK_CLOSE, int (*)(struct inode *, struct file *))(inode, file);
+	return REAL(d, VGPU_HOOK_CLOSE, int (*)(struct inode *, struct file *), inode, file);
 }
 
 long vgpu_real_ioctl(const struct vgpu_driver *d, struct file *file, unsigned int cmd, unsigned long arg)
 {
-	return REAL(d, VGPU_HOOK_IOCTL, long (*)(struct file *, unsigned int, unsigned long))(file, cmd, arg);
+	return REAL(d, VGPU_HOOK_IOCTL, long (*)(struct file *, unsigned int, unsigned long), file, cmd, arg);
 }
 
 #define ENTER(i, hook) do { this_cpu_inc(in_flight); this_cpu_inc(hits[i][hook]); } while (0)
