@@ -53,8 +53,9 @@ struct vgpu_task *vgpu_task_find(u32 tgid)
 	return t;
 }
 
-/* NULL: no memory, or all threads of the process have begun to exit. It goes into the table first: an exit that begins later finds it there, and
- * of one that began before we see that nothing is live. */
+/* Of the process whose first thread that is: what it points to as its first thread may have gone, if another one has called exec since. NULL: no
+ * memory, or all threads of the process have begun to exit. It goes into the table first: an exit that begins later finds it there, and of one that
+ * began before we see that nothing is live. */
 static struct vgpu_task *make(struct task_struct *p)
 {
 	struct vgpu_task *t = kzalloc(sizeof(*t), GFP_KERNEL);
@@ -64,7 +65,7 @@ static struct vgpu_task *make(struct task_struct *p)
 		return NULL;
 	INIT_LIST_HEAD(&t->uses);
 	t->tgid = p->tgid;
-	get_task_comm(t->comm, p->group_leader);
+	get_task_comm(t->comm, p);
 	t->uid = from_kuid_munged(&init_user_ns, task_uid(p));
 	spin_lock(&tasks_lock);
 	hash_add(tasks, &t->node, t->tgid);
@@ -91,7 +92,7 @@ struct vgpu_task *vgpu_task_current(void)
 
 	if (current->flags & (PF_EXITING | PF_KTHREAD))
 		return NULL;
-	t = vgpu_task_find(current->tgid) ?: make(current);
+	t = vgpu_task_find(current->tgid) ?: make(current->group_leader);
 	if (t)
 		t->cgroup_id = vgpu_cgroup_current();
 	return t;
