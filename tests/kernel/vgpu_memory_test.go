@@ -453,3 +453,21 @@ func must[T any](v T, err error) func(t *testing.T) T {
 		return v
 	}
 }
+
+// TestVgpuClientNames: the driver alone chooses what a client is called. A name that the caller puts there is nobody's, even if it is that of a client.
+func TestVgpuClientNames(t *testing.T) {
+	d := withDriver(t, private...)
+	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
+	c, other := newClient(t, 0), node(t, "nvidiactl")
+	call := nvos64{Object: c.client, Class: 0} // of which the driver makes classRoot
+	require.NoError(t, rmIoctl(other, escAlloc, &call))
+	require.Zero(t, call.Status)
+	require.NotEqual(t, c.client, call.Object)
+	_, status := c.memory(64 * mib)
+	require.Zero(t, status)
+	shut(t, other)
+	assert.EqualValues(t, 64*mib, taskBytes(t, d, 1), "the other file had another client")
+	_, status = c.memory(mib)
+	assert.EqualValues(t, rmNoMemory, status)
+	assert.Zero(t, stats(t, d).Races)
+}

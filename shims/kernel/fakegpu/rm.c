@@ -321,6 +321,8 @@ static int rm_alloc_call(struct nv_file *f, void *arg, u32 size)
 
 	if ((size != sizeof(*old) && size != sizeof(*new)) || (f->gpu && !event))
 		return -EINVAL;
+	if (old->hClass == NV01_ROOT || old->hClass == NV01_ROOT_NON_PRIV)
+		old->hClass = NV01_ROOT_CLIENT;		/* as the driver has it: those of user space are all of that class */
 	if (size == sizeof(*old))
 		old->status = alloc(f, old->hRoot, old->hObjectParent, &old->hObjectNew, old->hClass, old->pAllocParms);
 	else if (new->flags & NVOS64_FLAGS_FINN_SERIALIZED)

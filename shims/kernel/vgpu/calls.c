@@ -215,6 +215,12 @@ static u32 unused_name(u32 client)
 	return rm_unused(&vgpu_ledger.objects, client, &next);
 }
 
+/* What the driver calls the object that it has made: it asks the caller, but for clients. */
+static u32 object_made(const struct call *c, u32 answered)
+{
+	return is_root(&c->rm) ? answered : c->rm.object ?: answered;
+}
+
 /*
  * The name under which to note an object that the driver has made, 0 if it is better not noted. If there is one of that name that holds memory, and nobody
  * is freeing it or what it lies below, the name was changed by another thread, to have that memory forgotten. vgpu_lock is held.
@@ -245,8 +251,11 @@ static u32 name_of(const struct call *c, u32 object)
 
 static bool same_call(const struct rm_call *a, const struct rm_call *b)
 {
-	return a->kind == b->kind && a->client == b->client && a->parent == b->parent && a->code == b->code &&
-	       a->params.address == b->params.address && a->params.bytes == b->params.bytes && (!a->object || a->object == b->object);
+	/* The driver writes class and name of a client itself. */
+	bool named = is_root(a) ? is_root(b) : a->code == b->code && (!a->object || a->object == b->object);
+
+	return named && a->kind == b->kind && a->client == b->client && a->parent == b->parent && a->params.address == b->params.address &&
+	       a->params.bytes == b->params.bytes;
 }
 
 static long allocate(struct call *c)
@@ -289,7 +298,7 @@ static long allocate(struct call *c)
 	if (!made) {
 		ledger_cancel(&vgpu_ledger, held);
 	} else {
-		object = c->rm.object ?: r.object;
+		object = object_made(c, r.object);
 		if (readable && !same_call(&c->rm, &after))
 			vgpu_race(c, c->rm.bytes, after.bytes);
 		else if (readable && after.bytes != U64_MAX && after.bytes > c->rm.bytes && after.bytes - c->rm.bytes >= ROUNDED_UP)
