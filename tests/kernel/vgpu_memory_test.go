@@ -471,3 +471,19 @@ func TestVgpuClientNames(t *testing.T) {
 	assert.EqualValues(t, rmNoMemory, status)
 	assert.Zero(t, stats(t, d).Races)
 }
+
+// TestVgpuUnknownGPU: on devices that are older than the module, and on those that it cannot tell the GPU of, the policies for single GPUs hold too.
+func TestVgpuUnknownGPU(t *testing.T) {
+	load(t, "fakegpu", "nvidia=1", someGPUs)
+	c := newClient(t, 0)
+	group := c.group()
+	d := withVgpu(t, private...)
+	require.NoError(t, d.SetPolicy(1, 0, vgpuctl.Limits{MemoryLimitBytes: 64 * mib, TimesliceMaxUs: 2000}))
+	_, status := c.memory(65 * mib)
+	assert.EqualValues(t, rmNoMemory, status)
+	_, status = c.memory(64 * mib)
+	assert.Zero(t, status)
+	us := uint64(9000)
+	require.Zero(t, c.control(group, ctrlSetTimeslice, &us))
+	assert.EqualValues(t, 2000, c.timeslice(group))
+}

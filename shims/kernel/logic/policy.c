@@ -117,14 +117,44 @@ u32 policy_drop_cgroup(struct policies *p, u64 id)
 	return drop(&p->cgroup, id);
 }
 
-/* That for the minor itself, or that for any. */
-static const struct vgpu_limits *best(const struct table *t, u64 id, u32 minor)
+static u64 least(u64 a, u64 b)
 {
-	struct entry *e = entry_of(table_find(t, id, minor));
+	return a && (!b || a < b) ? a : b;
+}
 
-	if (!e && minor != VGPU_MINOR_ANY)
-		e = entry_of(table_find(t, id, VGPU_MINOR_ANY));
-	return e ? &e->limits : NULL;
+/* The tightest of both; what only reports gives way to what acts. */
+static void tighten(struct vgpu_limits *to, const struct vgpu_limits *l)
+{
+	if (l->flags != to->flags) {
+		if (to->flags & VGPU_LIMIT_DRY_RUN)
+			*to = *l;
+		return;
+	}
+	to->memory_limit_bytes = least(to->memory_limit_bytes, l->memory_limit_bytes);
+	to->timeslice_max_us = least(to->timeslice_max_us, l->timeslice_max_us);
+	to->weight = least(to->weight, l->weight);
+	if (l->timeslice_min_us < to->timeslice_min_us)
+		to->timeslice_min_us = l->timeslice_min_us;
+}
+
+/*
+ * That for the minor itself, or that for any. Where the minor cannot be told, nothing gets around one of them by that; without one for any it is
+ * not sure that there is a policy at all.
+ */
+static bool best(const struct table *t, u64 id, u32 minor, struct vgpu_limits *out, bool *sure)
+{
+	struct table_node *n = table_find(t, id, minor);
+
+	if (!n)
+		n = minor == VGPU_MINOR_ANY ? table_group(t, id, NULL) : table_find(t, id, VGPU_MINOR_ANY);
+	if (!n)
+		return false;
+	*sure |= minor != VGPU_MINOR_ANY || table_find(t, id, minor);
+	*out = entry_of(n)->limits;
+	if (minor == VGPU_MINOR_ANY)
+		for (n = table_group(t, id, NULL); n; n = table_group(t, id, n))
+			tighten(out, &entry_of(n)->limits);
+	return true;
 }
 
 static void add_limit(struct policy *out, u64 bytes, u64 cgroup, bool dry_run)
@@ -152,32 +182,33 @@ static void take_timeslice(struct policy *out, enum vgpu_scope scope, const stru
 
 void policy_resolve(const struct policies *p, const struct policy_subject *s, const struct policy_defaults *d, struct policy *out)
 {
-	const struct vgpu_limits *l = best(&p->tgid, s->tgid, s->minor);
+	struct vgpu_limits l;
+	bool sure = false;
 	u32 i;
 
 	memset(out, 0, sizeof(*out));
 	out->timeslice.min_us = d->timeslice_min_us;
 	out->timeslice.max_us = d->timeslice_max_us;
 	out->dry_run = d->dry_run;
-	if (l) {
-		take_timeslice(out, VGPU_SCOPE_TGID, l, d);
-		add_limit(out, l->memory_limit_bytes, 0, out->dry_run);
-		return;
+	if (best(&p->tgid, s->tgid, s->minor, &l, &sure)) {
+		take_timeslice(out, VGPU_SCOPE_TGID, &l, d);
+		add_limit(out, l.memory_limit_bytes, 0, out->dry_run);
 	}
+	if (sure)
+		return;
 	for (i = 0; i < s->cgroups && i < POLICY_CGROUP_DEPTH; i++) {
-		l = best(&p->cgroup, s->cgroup[i], s->minor);
-		if (!l)
+		if (!best(&p->cgroup, s->cgroup[i], s->minor, &l, &sure))
 			continue;
 		if (out->scope == VGPU_SCOPE_NONE) {
-			take_timeslice(out, VGPU_SCOPE_CGROUP, l, d);
+			take_timeslice(out, VGPU_SCOPE_CGROUP, &l, d);
 			out->cgroup_id = s->cgroup[i];
 		}
-		add_limit(out, l->memory_limit_bytes, s->cgroup[i], d->dry_run || l->flags & VGPU_LIMIT_DRY_RUN);
+		add_limit(out, l.memory_limit_bytes, s->cgroup[i], d->dry_run || l.flags & VGPU_LIMIT_DRY_RUN);
 	}
-	if (out->scope != VGPU_SCOPE_NONE)
+	if (sure)
 		return;
 	add_limit(out, d->memory_limit_bytes, 0, d->dry_run);
-	if (out->limits || d->timeslice_min_us || d->timeslice_max_us)
+	if (out->scope == VGPU_SCOPE_NONE && (out->limits || d->timeslice_min_us || d->timeslice_max_us))
 		out->scope = VGPU_SCOPE_MODULE;
 }
 

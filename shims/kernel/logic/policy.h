@@ -15,7 +15,7 @@
  */
 struct policy_subject {
 	u32 tgid;		/* in the initial namespace */
-	u32 minor;		/* VGPU_MINOR_ANY: not known; then only policies for any GPU hold */
+	u32 minor;		/* VGPU_MINOR_ANY: not known; see policy_resolve */
 	u32 cgroups;
 	u64 cgroup[POLICY_CGROUP_DEPTH];
 };
@@ -45,7 +45,7 @@ struct policy {
 	/* Limits of memory that all hold at once: the task's alone if its tgid has a policy, otherwise that of every cgroup above it that has
 	 * one, nearest first. */
 	u32 limits;
-	struct policy_limit limit[POLICY_CGROUP_DEPTH];
+	struct policy_limit limit[POLICY_CGROUP_DEPTH + 2];
 };
 
 int policy_check(const struct vgpu_limits *limits);	/* -EINVAL: weight, flags, or min above max */
@@ -59,7 +59,10 @@ int policy_clear_cgroup(struct policies *p, u64 id, u32 minor);
 /* All of a process or cgroup that is gone, whatever the minor; returns how many. */
 u32 policy_drop_tgid(struct policies *p, u32 tgid);
 u32 policy_drop_cgroup(struct policies *p, u64 id);
-/* At each level the policy for the minor itself goes before the one for any. */
+/*
+ * At each level the policy for the minor itself goes before the one for any. If the minor is not known the tightest of a level's policies holds, and
+ * where none of them is for any the limits of the levels after it do too.
+ */
 void policy_resolve(const struct policies *p, const struct policy_subject *s, const struct policy_defaults *d, struct policy *out);
 /* Whether any limit of memory, or any rule for timeslices, may hold for the subject on some GPU, other than in a dry run. True too often does no harm. */
 bool policy_binds(const struct policies *p, const struct policy_subject *s, const struct policy_defaults *d, bool timeslices);

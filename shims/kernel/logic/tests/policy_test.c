@@ -172,6 +172,33 @@ static void policy_scopes(struct kunit *test)
 	policies_clear(&p);
 }
 
+static void policy_unknown_minor(struct kunit *test)
+{
+	start();
+	policy_set_tgid(&p, 10, 5, limits(7, 20, 900, 0, 0));
+	policy_set_tgid(&p, 10, 6, limits(0, 30, 0, 4, 0));
+	policy_set_tgid(&p, 10, 7, limits(9, 10, 800, 2, 0));
+	policy_set_tgid(&p, 10, ANY, limits(8, 40, 0, 5, 0));
+	policy_set_tgid(&p, 10, 8, limits(1, 1, 1, 1, VGPU_LIMIT_DRY_RUN));
+	resolve(10, ANY);
+	KUNIT_EXPECT_EQ(test, out.limits, 1u);
+	expect_limit(test, 0, 7, 0, false);
+	KUNIT_EXPECT_EQ(test, out.timeslice.weight, 2u);
+	KUNIT_EXPECT_EQ(test, out.timeslice.min_us, 10ull);
+	KUNIT_EXPECT_EQ(test, out.timeslice.max_us, 800ull);
+	KUNIT_EXPECT_FALSE(test, out.dry_run);
+	policy_drop_tgid(&p, 10);
+	policy_set_tgid(&p, 10, 8, limits(3, 0, 0, 0, VGPU_LIMIT_DRY_RUN));
+	policy_set_cgroup(&p, 200, 3, limits(4, 0, 0, 0, 0));
+	defaults.memory_limit_bytes = 5;
+	resolve(10, ANY);		/* the process may have no policy for that GPU, nor the cgroup */
+	KUNIT_EXPECT_EQ(test, out.limits, 3u);
+	expect_limit(test, 0, 3, 0, true);
+	expect_limit(test, 1, 4, 200, false);
+	expect_limit(test, 2, 5, 0, false);
+	policies_clear(&p);
+}
+
 static void policy_minors(struct kunit *test)
 {
 	start();
@@ -196,7 +223,9 @@ static void policy_minors(struct kunit *test)
 	expect_limit(test, 1, 5, 100, false);
 	resolve(11, ANY);
 	KUNIT_EXPECT_EQ(test, out.timeslice.weight, 3u);
-	KUNIT_EXPECT_EQ(test, out.limits, 1u);
+	KUNIT_EXPECT_EQ(test, out.limits, 2u);
+	expect_limit(test, 0, 3, 300, false);
+	expect_limit(test, 1, 5, 100, false);
 	policy_clear_tgid(&p, 10, ANY);
 	resolve(10, 6);			/* its own is for another GPU */
 	KUNIT_EXPECT_EQ(test, out.scope, VGPU_SCOPE_CGROUP);
@@ -380,7 +409,7 @@ static void policy_binding(struct kunit *test)
 
 static struct kunit_case cases[] = {
 	KUNIT_CASE(policy_checks), KUNIT_CASE(policy_tables), KUNIT_CASE(policy_drops), KUNIT_CASE(policy_max), KUNIT_CASE(policy_scopes),
-	KUNIT_CASE(policy_minors), KUNIT_CASE(policy_nested), KUNIT_CASE(policy_module_defaults), KUNIT_CASE(policy_dry_run), KUNIT_CASE(policy_listing),
+	KUNIT_CASE(policy_unknown_minor), KUNIT_CASE(policy_minors), KUNIT_CASE(policy_nested), KUNIT_CASE(policy_module_defaults), KUNIT_CASE(policy_dry_run), KUNIT_CASE(policy_listing),
 	KUNIT_CASE(policy_binding), KUNIT_CASE(policy_without_memory), {}
 };
 SUITE(policy, cases);

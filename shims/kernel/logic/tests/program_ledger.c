@@ -133,49 +133,82 @@ static struct model_policy *policy_at(enum vgpu_scope scope, u64 id, u32 minor)
 	return NULL;
 }
 
-static struct model_policy *policy_for(enum vgpu_scope scope, u64 id, u32 minor)
+static u64 lesser(u64 a, u64 b)
 {
-	struct model_policy *p = policy_at(scope, id, minor);
+	return !a || (b && b < a) ? b : a;
+}
 
-	return p ? p : policy_at(scope, id, VGPU_MINOR_ANY);
+/* What holds at a level, if anything does; sure: and whatever the GPU is. */
+static bool limits_for(enum vgpu_scope scope, u64 id, u32 minor, struct vgpu_limits *l, bool *sure)
+{
+	struct model_policy *q = policy_at(scope, id, minor);
+	bool found = false;
+	u32 i, flags;
+
+	q = q ? q : policy_at(scope, id, VGPU_MINOR_ANY);
+	*sure |= q != NULL;
+	if (q)
+		*l = q->limits;
+	if (minor != VGPU_MINOR_ANY)
+		return q != NULL;
+	for (flags = 0; flags <= VGPU_LIMIT_DRY_RUN && !found; flags++)
+		for (i = 0; i < 3; i++) {
+			q = policy_at(scope, id, minors[i]);
+			if (!q || q->limits.flags != flags)
+				continue;
+			if (!found)
+				*l = q->limits;
+			found = true;
+			l->memory_limit_bytes = lesser(l->memory_limit_bytes, q->limits.memory_limit_bytes);
+			l->timeslice_max_us = lesser(l->timeslice_max_us, q->limits.timeslice_max_us);
+			l->weight = lesser(l->weight, q->limits.weight);
+			if (l->timeslice_min_us > q->limits.timeslice_min_us)
+				l->timeslice_min_us = q->limits.timeslice_min_us;
+		}
+	return found;
+}
+
+static void expect_limit(struct program *p, const struct policy *out, u32 *at, u64 bytes, u64 cgroup, bool dry_run)
+{
+	const struct policy_limit *l = &out->limit[*at];
+
+	if (!bytes)
+		return;
+	PROGRAM_EXPECT(p, *at < out->limits && l->bytes == bytes && l->cgroup == cgroup && l->dry_run == dry_run);
+	++*at;
 }
 
 static void check_policy(struct program *p, const struct policy_subject *s, struct policy *out)
 {
 	struct policy_defaults d = { 6, 100, 0, program_byte(p) % 4 == 0 };
-	struct model_policy *first = policy_for(VGPU_SCOPE_TGID, s->tgid, s->minor), *q;
-	u32 i, limits = 0;
+	struct vgpu_limits first = {}, l = {};
+	enum vgpu_scope scope = VGPU_SCOPE_MODULE;
+	u64 cgroup = 0;
+	u32 i, at = 0;
+	bool sure = false, alone;
 
 	policy_resolve(&policies, s, &d, out);
-	if (first) {
-		PROGRAM_EXPECT(p, out->scope == VGPU_SCOPE_TGID && out->cgroup_id == 0);
-		PROGRAM_EXPECT(p, out->limits == (first->limits.memory_limit_bytes ? 1 : 0));
-		PROGRAM_EXPECT(p, !out->limits || (out->limit[0].bytes == first->limits.memory_limit_bytes && !out->limit[0].cgroup));
-		PROGRAM_EXPECT(p, !out->limits || out->limit[0].dry_run == out->dry_run);
+	if (limits_for(VGPU_SCOPE_TGID, s->tgid, s->minor, &first, &sure)) {
+		scope = VGPU_SCOPE_TGID;
+		expect_limit(p, out, &at, first.memory_limit_bytes, 0, d.dry_run || first.flags);
 	}
-	for (i = 0; i < s->cgroups && out->scope != VGPU_SCOPE_TGID; i++) {
-		q = policy_for(VGPU_SCOPE_CGROUP, s->cgroup[i], s->minor);
-		if (!q)
+	alone = sure;
+	for (i = 0; i < s->cgroups && !alone; i++) {
+		if (!limits_for(VGPU_SCOPE_CGROUP, s->cgroup[i], s->minor, &l, &sure))
 			continue;
-		if (!first)
-			PROGRAM_EXPECT(p, out->scope == VGPU_SCOPE_CGROUP && out->cgroup_id == s->cgroup[i]);
-		first = first ? first : q;
-		if (!q->limits.memory_limit_bytes)
-			continue;
-		PROGRAM_EXPECT(p, out->limit[limits].bytes == q->limits.memory_limit_bytes && out->limit[limits].cgroup == s->cgroup[i]);
-		PROGRAM_EXPECT(p, out->limit[limits].dry_run == (d.dry_run || q->limits.flags));
-		limits++;
+		if (scope == VGPU_SCOPE_MODULE) {
+			scope = VGPU_SCOPE_CGROUP;
+			cgroup = s->cgroup[i];
+			first = l;
+		}
+		expect_limit(p, out, &at, l.memory_limit_bytes, s->cgroup[i], d.dry_run || l.flags);
 	}
-	PROGRAM_EXPECT(p, out->scope != VGPU_SCOPE_CGROUP || out->limits == limits);
-	if (first) {
-		PROGRAM_EXPECT(p, out->timeslice.weight == first->limits.weight);
-		PROGRAM_EXPECT(p, out->timeslice.min_us == (first->limits.timeslice_min_us ? first->limits.timeslice_min_us : 100));
-		PROGRAM_EXPECT(p, out->timeslice.max_us == first->limits.timeslice_max_us);
-		PROGRAM_EXPECT(p, out->dry_run == (d.dry_run || first->limits.flags));
-	} else {
-		PROGRAM_EXPECT(p, out->scope == VGPU_SCOPE_MODULE && out->limits == 1 && out->limit[0].bytes == 6 && !out->limit[0].cgroup);
-		PROGRAM_EXPECT(p, out->dry_run == d.dry_run && out->limit[0].dry_run == d.dry_run);
-	}
+	if (!sure)
+		expect_limit(p, out, &at, 6, 0, d.dry_run);
+	PROGRAM_EXPECT(p, out->limits == at && out->scope == scope && out->cgroup_id == cgroup);
+	PROGRAM_EXPECT(p, out->timeslice.weight == first.weight && out->timeslice.max_us == first.timeslice_max_us);
+	PROGRAM_EXPECT(p, out->timeslice.min_us == (first.timeslice_min_us ? first.timeslice_min_us : 100));
+	PROGRAM_EXPECT(p, out->dry_run == (d.dry_run || first.flags));
 }
 
 static void set_policy(struct program *p)
