@@ -14,7 +14,7 @@ import (
 // moduleCode is an address in the code of a module that has been removed: one that is there has a name.
 var moduleCode = regexp.MustCompile(`0xffffffffc[0-9a-f]{7}\b`)
 
-// leaks lists the memory that modules allocated and left when they were removed, by where it was allocated: the kernel remembers who
+// leaks lists the memory that modules allocated and left when they were removed, how often and where it was allocated: the kernel remembers who
 // allocated what is in use, since it was started with slub_debug.
 func leaks() []string {
 	var found []string
@@ -49,14 +49,15 @@ func leaksNow() []string {
 			return []string{err.Error()}
 		}
 		// "COUNT CALLER … age=…", and below it the callers of that.
-		caller := ""
+		count, caller := "", ""
 		for line := range strings.Lines(string(text)) {
 			if fields := strings.Fields(line); strings.Contains(line, " age=") {
-				caller = fields[1]
+				count, caller = fields[0], fields[1]
 			}
 			// An entry of sysfs that is gone stays while the kernel remembers its path; a device that is not freed shows otherwise.
-			if at := moduleCode.FindString(line); at != "" && !strings.HasPrefix(caller, "__kernfs_new_node+") {
-				found = append(found, strings.Split(table, "/")[5]+" "+caller+" "+at)
+			if at := moduleCode.FindString(line); at != "" && count != "" && !strings.HasPrefix(caller, "__kernfs_new_node+") {
+				found = append(found, count+" "+strings.Split(table, "/")[5]+" "+caller+" "+at)
+				count = "" // once is enough
 			}
 		}
 	}
