@@ -119,6 +119,11 @@ func TestNvidiaAllocMemory(t *testing.T) {
 	assert.Zero(t, alloc(classSystem, 8*gib, 0x50))
 	assert.Zero(t, alloc(0x71, 4095, 0x51))
 	assert.EqualValues(t, rmDuplicateName, alloc(classSystem, 4095, 0x50))
+	for _, source := range []uint32{0x50, 0x51} {
+		dup := nvos55{Client: c.client, Parent: c.device, ClientSrc: c.client, ObjectSrc: source}
+		require.NoError(t, rmIoctl(c.ctl, escDup, &dup))
+		assert.Zero(t, dup.Status, "a duplicate of %#x", source)
+	}
 	assert.EqualValues(t, rmInvalidLimit, alloc(classSystem, ^uint64(0), 0x52))
 	assert.EqualValues(t, rmInvalidClass, alloc(classLocal, 4095, 0x52))
 	assert.True(t, full(t), "none of it is the GPU's")

@@ -63,7 +63,6 @@ struct nv_object *nv_object(u32 client, u32 handle);
 /* ---- rmclass.c: what kinds of objects there are; all of it needs nv_rm_lock. ---- */
 
 union nv_params {
-	u32 client;
 	struct nv0080_alloc device;
 	struct nv2080_alloc subdevice;
 	struct nv_memory_allocation memory;

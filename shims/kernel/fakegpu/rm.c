@@ -235,7 +235,7 @@ static u32 dup_object(struct nv_file *f, struct nvos55 *call)
 	parent = nv_object(call->hClient, call->hParent);
 	if (!from || !parent)
 		return NV_ERR_OBJECT_NOT_FOUND;
-	class = nv_class_find(from->rm.class);
+	class = nv_class_find(from->rm.class) ?: nv_host_class(from->rm.class);
 	if (!class || !class->shared)
 		return NV_ERR_INVALID_ARGUMENT;
 	if (!nv_class_may_be_under(class, parent))
