@@ -167,3 +167,25 @@ func timesliceRefused(t *testing.T, private int) {
 	call := nvos54{Client: c.client, Object: group, Command: ctrlSetTimeslice, Params: readOnly.address, ParamsSize: 8}
 	require.NoError(t, way{}.rm(t, c.ctl, escControl, &call))
 }
+
+// TestVgpuTimesliceOfChannel: the driver's other way to set a timeslice, of a single channel, is closed to who is under a rule.
+func TestVgpuTimesliceOfChannel(t *testing.T) {
+	const setChannelProperties = 0x80170f
+	d := withDriver(t, private...)
+	c := newClient(t, 0)
+	refused := func() int {
+		events := listen(t)
+		assert.EqualValues(t, rmNotSupported, c.control(c.device, setChannelProperties, &[2]uint64{1, 100000}), "fakegpu does not know it either")
+		n := 0
+		for _, e := range ofType(events(), vgpuctl.EventTimeslice) {
+			assert.EqualValues(t, setChannelProperties, e.Code)
+			n++
+		}
+		return n
+	}
+	assert.Zero(t, refused(), "no rule")
+	require.NoError(t, d.SetPolicy(1, 0, vgpuctl.Limits{TimesliceMaxUs: 2000}))
+	assert.Equal(t, 1, refused())
+	require.NoError(t, d.SetMode(vgpuctl.ModeDryRun))
+	assert.Zero(t, refused(), "dry run")
+}

@@ -201,6 +201,7 @@ struct nv_version { __u32 cmd, reply; char versionString[64]; };
 #define NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY 0xd04	/* __u32[3] */
 #define NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2 0x800292	/* a count, then as many classes as the release has room for */
 #define NV0080_CTRL_CMD_HOST_GET_CAPS_V2 0x801402	/* __u8[3]: a mask */
+#define NV0080_CTRL_CMD_FIFO_SET_CHANNEL_PROPERTIES 0x80170f	/* a channel, a property, a value: its timeslice among them */
 #define NVA06C_CTRL_CMD_SET_TIMESLICE 0xa06c0103	/* __u64: microseconds */
 #define NVA06C_CTRL_CMD_GET_TIMESLICE 0xa06c0104
 #define NV_GPU_IDS 32

@@ -459,8 +459,7 @@ static long dispatch(struct call *c, bool off)
 	}
 }
 
-/* Whether the caller is under a limit or a rule that it might want to get around. */
-static bool bound(const struct call *c)
+bool vgpu_bound(const struct call *c)
 {
 	bool timeslices = c->rm.kind == RM_CONTROL, binds;
 	struct policy_defaults defaults;
@@ -485,7 +484,7 @@ static noinline_for_stack long watched(struct call *c, bool off)
 
 	if (decode_to(c, c->head, c->params, &c->params_bytes, &c->rm))
 		return c->enforce ? -EFAULT : vgpu_call_driver(c);	/* which says so itself */
-	if (!c->enforce || !vgpu_private_arguments || !bound(c))
+	if (!c->enforce || !vgpu_private_arguments || !vgpu_bound(c))
 		return dispatch(c, off);
 	err = vgpu_private_begin(c);
 	return err ?: vgpu_private_end(c, dispatch(c, off));

@@ -38,6 +38,8 @@ long vgpu_answer(const struct call *c, u32 status);	/* in the driver's place */
 /* Whether the driver will be able to write its answer. Otherwise it would make the object all the same, and say EFAULT. */
 bool vgpu_writable(const struct call *c);
 struct vgpu_event vgpu_event_of(const struct call *c, enum vgpu_event_type type);
+/* Whether the caller is under a limit, or for a control a rule, that it might want to get around. */
+bool vgpu_bound(const struct call *c);
 /* Before and after the driver, with vgpu_lock held: finds out who calls, about the GPU of the object near, and what policy holds. */
 struct vgpu_task *vgpu_begin(struct call *c, u32 near);
 void vgpu_end(struct vgpu_task *task);

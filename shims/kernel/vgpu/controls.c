@@ -41,7 +41,15 @@ static int write_timeslice(const struct call *c, u64 us)
 	return -EFAULT;
 }
 
-/* Parameters that cannot be read. */
+/* What sets a timeslice and cannot be rewritten: parameters that cannot be read, and the control that sets one, or none, of a single channel. */
+static bool refused(const struct call *c)
+{
+	if (!c->enforce || !vgpu_compute_trace)
+		return false;
+	return c->rm.code == NVA06C_CTRL_CMD_SET_TIMESLICE ? c->rm.serialized :
+	       c->rm.code == NV0080_CTRL_CMD_FIFO_SET_CHANNEL_PROPERTIES && vgpu_bound(c);
+}
+
 static long refuse(struct call *c)
 {
 	struct vgpu_event e = vgpu_event_of(c, VGPU_EVENT_TIMESLICE);
@@ -116,7 +124,7 @@ long vgpu_control(struct call *c)
 	vgpu_count_control(c->rm.code);
 	if (vgpu_is_timeslice(&c->rm))
 		result = set_timeslice(c);
-	else if (c->enforce && vgpu_compute_trace && c->rm.serialized && c->rm.code == NVA06C_CTRL_CMD_SET_TIMESLICE)
+	else if (refused(c))
 		result = refuse(c);
 	else
 		result = vgpu_call_driver(c);
