@@ -51,7 +51,8 @@ static u32 levels_of(const struct policy_subject *s)
 }
 
 /* The accounts that a charge to the subject goes to. */
-static int find_accounts(struct ledger *l, const struct policy_subject *s, u32 minor, struct ledger_account **task, struct ledger_account **cgroup)
+static int find_accounts(struct ledger *l, const struct policy_subject *s, u32 minor, struct ledger_account **task,
+			 struct ledger_account **cgroup)
 {
 	u32 i;
 
@@ -275,7 +276,8 @@ static struct rm_object *parent_of(struct ledger *l, struct ledger_client *c, u3
 }
 
 /* Gives the object its place. spare: its memory, unless there is one that was made up. */
-static struct ledger_object *place(struct ledger *l, struct ledger_client *c, u32 parent, u32 handle, u32 class, struct ledger_object *spare)
+static struct ledger_object *place(struct ledger *l, struct ledger_client *c, u32 parent, u32 handle, u32 class,
+				   struct ledger_object *spare)
 {
 	u32 client = rm_client(&c->object.object);
 	struct ledger_object *o = find(l, client, handle);
@@ -303,7 +305,8 @@ static struct ledger_object *place(struct ledger *l, struct ledger_client *c, u3
 	return o;
 }
 
-int ledger_add(struct ledger *l, const struct policy_subject *s, u64 file, const struct rm_call *call, u32 object, struct ledger_charge *charge)
+int ledger_add(struct ledger *l, const struct policy_subject *s, u64 file, const struct rm_call *call, u32 object,
+	       struct ledger_charge *charge)
 {
 	struct ledger_client *c;
 	struct ledger_object *o;
@@ -403,7 +406,10 @@ static struct ledger_client *heir(const struct ledger *l, const struct ledger_ch
 	return NULL;
 }
 
-/* The accounts of a process that has gone. A charge without an heir stays with them, and with the cgroups: nobody holds it yet, or clients of nobody. */
+/*
+ * The accounts of a process that has gone. A charge without an heir stays with them, and with the cgroups: nobody holds it yet, or clients of
+ * nobody.
+ */
 static void drop_accounts(struct ledger *l, u32 tgid)
 {
 	struct ledger_account *a;
@@ -480,7 +486,8 @@ void ledger_drop_cgroup(struct ledger *l, u64 id)
 /* ---- Counts ---- */
 
 /* Without memory a count is lost. */
-static void each_account(struct ledger *l, const struct policy_subject *s, void (*count)(struct ledger_account *a, u64 turn, u64 us), u64 us)
+static void each_account(struct ledger *l, const struct policy_subject *s, void (*count)(struct ledger_account *a, u64 turn, u64 us),
+			 u64 us)
 {
 	struct ledger_account *a = account_get(&l->tasks, s->tgid, s->minor);
 	u32 i;

@@ -38,7 +38,8 @@ void ledger_cancel(struct ledger *l, struct ledger_charge *charge);	/* NULL: not
  * older than this module, or its own call may still be on its way, and then ledger_add makes it the one that it is. An object that is there
  * already is replaced. Takes the charge over, also when it fails: -ENOMEM, and the charge is given back.
  */
-int ledger_add(struct ledger *l, const struct policy_subject *s, u64 file, const struct rm_call *call, u32 object, struct ledger_charge *charge);
+int ledger_add(struct ledger *l, const struct policy_subject *s, u64 file, const struct rm_call *call, u32 object,
+	       struct ledger_charge *charge);
 /* A duplicate: shares the charge of its source. An unknown source makes an object without one. -ENOMEM. */
 int ledger_dup(struct ledger *l, const struct policy_subject *s, const struct rm_call *call, u32 object);
 /* Whether the object, or what is below it, holds a charge; not one that was made up. */
@@ -46,15 +47,17 @@ bool ledger_holds(const struct ledger *l, u32 client, u32 object);
 /* All three return the bytes of device memory that were given back. */
 u64 ledger_free(struct ledger *l, u32 client, u32 object);	/* and what is below it; an unknown one: 0 */
 u64 ledger_close(struct ledger *l, u64 file);			/* the clients that came through the file */
-/* The clients that the process made, and its accounts. What is charged to it and somebody else's client holds is charged to that one from then on. */
+/* The clients that the process made, and its accounts. What it is charged with and another's client holds is that one's from then on. */
 u64 ledger_exit(struct ledger *l, u32 tgid);
-/* As ledger_exit, but for a process whose files may be open elsewhere: its clients stay, for ledger_close, charged to its cgroups alone, but for those of no file. Returns the
- * bytes of device memory that were charged to it. */
+/*
+ * As ledger_exit, but for a process whose files may be open elsewhere: its clients stay, for ledger_close, charged to its cgroups alone, but
+ * for those of no file. Returns the bytes of device memory that were charged to it.
+ */
 u64 ledger_leave(struct ledger *l, u32 tgid);
 void ledger_drop_cgroup(struct ledger *l, u64 id);		/* its accounts; what is charged stays charged above it */
 void ledger_timeslice(struct ledger *l, const struct policy_subject *s, u64 us);
 void ledger_denied(struct ledger *l, const struct policy_subject *s);	/* one that ledger_charge knows nothing of */
-/* The minor of the device that the object is or lies below, by the instance it was made with; VGPU_MINOR_ANY if there is none. minors: of each instance. */
+/* The minor of the device that the object is or lies below; VGPU_MINOR_ANY if that cannot be told. minors: of each device instance. */
 u32 ledger_minor(const struct ledger *l, u32 client, u32 object, const u32 *minors, u32 count);
 /* What minor VGPU_MINOR_ANY asks for is the sum of all GPUs. -ENOENT: nothing is known of it. What is in of *out stays as it is. */
 int ledger_usage(const struct ledger *l, enum vgpu_scope scope, u64 id, u32 minor, struct vgpu_usage *out);

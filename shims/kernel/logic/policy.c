@@ -255,7 +255,8 @@ static int visit(struct table_node *n, void *context)
 	return 0;
 }
 
-void policy_each(struct policies *p, enum vgpu_scope scope, void (*each)(u64 id, u32 minor, const struct vgpu_limits *l, void *context), void *context)
+void policy_each(struct policies *p, enum vgpu_scope scope, void (*each)(u64 id, u32 minor, const struct vgpu_limits *l, void *context),
+		 void *context)
 {
 	struct visitor v = { each, context };
 

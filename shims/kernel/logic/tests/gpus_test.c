@@ -118,6 +118,7 @@ static void gpus_driver_version(struct kunit *test)
 }
 
 static struct kunit_case cases[] = {
-	KUNIT_CASE(gpus_whole), KUNIT_CASE(gpus_cut), KUNIT_CASE(gpus_refused), KUNIT_CASE(gpus_clash), KUNIT_CASE(gpus_driver_version), {}
+	KUNIT_CASE(gpus_whole), KUNIT_CASE(gpus_cut), KUNIT_CASE(gpus_refused), KUNIT_CASE(gpus_clash), KUNIT_CASE(gpus_driver_version),
+	{}
 };
 SUITE(gpus, cases);

@@ -153,7 +153,7 @@ static void handles_without_memory(struct kunit *test)
 }
 
 static struct kunit_case cases[] = {
-	KUNIT_CASE(handles_rounding), KUNIT_CASE(handles_quota), KUNIT_CASE(handles_max), KUNIT_CASE(handles_unknown), KUNIT_CASE(handles_held),
-	KUNIT_CASE(handles_cleared_while_held), KUNIT_CASE(handles_without_memory), {}
+	KUNIT_CASE(handles_rounding), KUNIT_CASE(handles_quota), KUNIT_CASE(handles_max), KUNIT_CASE(handles_unknown),
+	KUNIT_CASE(handles_held), KUNIT_CASE(handles_cleared_while_held), KUNIT_CASE(handles_without_memory), {}
 };
 SUITE(handles, cases);

@@ -858,12 +858,14 @@ static void ledger_without_memory(struct kunit *test)
 }
 
 static struct kunit_case cases[] = {
-	KUNIT_CASE(ledger_add_and_free), KUNIT_CASE(ledger_cancels), KUNIT_CASE(ledger_kinds), KUNIT_CASE(ledger_parents), KUNIT_CASE(ledger_made_up),
-	KUNIT_CASE(ledger_seen_late), KUNIT_CASE(ledger_replaced), KUNIT_CASE(ledger_odd_handles), KUNIT_CASE(ledger_dups), KUNIT_CASE(ledger_dup_replaces),
-	KUNIT_CASE(ledger_owner_exits), KUNIT_CASE(ledger_owner_closes_and_exits), KUNIT_CASE(ledger_child_exits),
-	KUNIT_CASE(ledger_exit_before_answer), KUNIT_CASE(ledger_leaves), KUNIT_CASE(ledger_holding), KUNIT_CASE(ledger_cgroup_dropped), KUNIT_CASE(ledger_moves_past_dropped),
-	KUNIT_CASE(ledger_moves_without_memory), KUNIT_CASE(ledger_files), KUNIT_CASE(ledger_limits), KUNIT_CASE(ledger_limits_of_cgroups),
-	KUNIT_CASE(ledger_limits_of_minors), KUNIT_CASE(ledger_limits_of_kinds), KUNIT_CASE(ledger_overflow), KUNIT_CASE(ledger_minors),
-	KUNIT_CASE(ledger_timeslices), KUNIT_CASE(ledger_owner_leaves), KUNIT_CASE(ledger_without_memory), {}
+	KUNIT_CASE(ledger_add_and_free), KUNIT_CASE(ledger_cancels), KUNIT_CASE(ledger_kinds), KUNIT_CASE(ledger_parents),
+	KUNIT_CASE(ledger_made_up), KUNIT_CASE(ledger_seen_late), KUNIT_CASE(ledger_replaced), KUNIT_CASE(ledger_odd_handles),
+	KUNIT_CASE(ledger_dups), KUNIT_CASE(ledger_dup_replaces), KUNIT_CASE(ledger_owner_exits),
+	KUNIT_CASE(ledger_owner_closes_and_exits), KUNIT_CASE(ledger_child_exits), KUNIT_CASE(ledger_exit_before_answer),
+	KUNIT_CASE(ledger_leaves), KUNIT_CASE(ledger_holding), KUNIT_CASE(ledger_cgroup_dropped), KUNIT_CASE(ledger_moves_past_dropped),
+	KUNIT_CASE(ledger_moves_without_memory), KUNIT_CASE(ledger_files), KUNIT_CASE(ledger_limits),
+	KUNIT_CASE(ledger_limits_of_cgroups), KUNIT_CASE(ledger_limits_of_minors), KUNIT_CASE(ledger_limits_of_kinds),
+	KUNIT_CASE(ledger_overflow), KUNIT_CASE(ledger_minors), KUNIT_CASE(ledger_timeslices), KUNIT_CASE(ledger_owner_leaves),
+	KUNIT_CASE(ledger_without_memory), {}
 };
 SUITE(ledger, cases);

@@ -35,7 +35,8 @@ static void plant(struct kunit *test)
 
 	start();
 	for (i = 0; i < ARRAY_SIZE(forest); i++)
-		KUNIT_ASSERT_EQ(test, rm_add(&t, &o[i], forest[i].parent < 0 ? NULL : &o[forest[i].parent], forest[i].client, forest[i].handle, 100 + i), 0);
+		KUNIT_ASSERT_EQ(test, rm_add(&t, &o[i], forest[i].parent < 0 ? NULL : &o[forest[i].parent], forest[i].client,
+					     forest[i].handle, 100 + i), 0);
 }
 
 static void objects_names(struct kunit *test)
@@ -183,7 +184,8 @@ static void objects_without_memory(struct kunit *test)
 }
 
 static struct kunit_case cases[] = {
-	KUNIT_CASE(objects_names), KUNIT_CASE(objects_subtrees), KUNIT_CASE(objects_siblings), KUNIT_CASE(objects_move), KUNIT_CASE(objects_deep_and_broad),
-	KUNIT_CASE(objects_cleared_children_first), KUNIT_CASE(objects_unused), KUNIT_CASE(objects_without_memory), {}
+	KUNIT_CASE(objects_names), KUNIT_CASE(objects_subtrees), KUNIT_CASE(objects_siblings), KUNIT_CASE(objects_move),
+	KUNIT_CASE(objects_deep_and_broad), KUNIT_CASE(objects_cleared_children_first), KUNIT_CASE(objects_unused),
+	KUNIT_CASE(objects_without_memory), {}
 };
 SUITE(objects, cases);

@@ -408,8 +408,9 @@ static void policy_binding(struct kunit *test)
 }
 
 static struct kunit_case cases[] = {
-	KUNIT_CASE(policy_checks), KUNIT_CASE(policy_tables), KUNIT_CASE(policy_drops), KUNIT_CASE(policy_max), KUNIT_CASE(policy_scopes),
-	KUNIT_CASE(policy_unknown_minor), KUNIT_CASE(policy_minors), KUNIT_CASE(policy_nested), KUNIT_CASE(policy_module_defaults), KUNIT_CASE(policy_dry_run), KUNIT_CASE(policy_listing),
-	KUNIT_CASE(policy_binding), KUNIT_CASE(policy_without_memory), {}
+	KUNIT_CASE(policy_checks), KUNIT_CASE(policy_tables), KUNIT_CASE(policy_drops), KUNIT_CASE(policy_max),
+	KUNIT_CASE(policy_scopes), KUNIT_CASE(policy_unknown_minor), KUNIT_CASE(policy_minors), KUNIT_CASE(policy_nested),
+	KUNIT_CASE(policy_module_defaults), KUNIT_CASE(policy_dry_run), KUNIT_CASE(policy_listing), KUNIT_CASE(policy_binding),
+	KUNIT_CASE(policy_without_memory), {}
 };
 SUITE(policy, cases);

@@ -6,7 +6,8 @@
 /* A text that is in order but for some bytes, which the program names. */
 void program_gpus(struct program *p)
 {
-	static const char whole[] = "0000:1a:00.0/0/10de:2330/85520809984/GPU-4a4b4c4d-0102-0304-a5b6-0708090a0b0c/NVIDIA_H100/96.00/52/580.105";
+	static const char whole[] =
+		"0000:1a:00.0/0/10de:2330/85520809984/GPU-4a4b4c4d-0102-0304-a5b6-0708090a0b0c/NVIDIA_H100/96.00/52/580.105";
 	static struct gpu gpu;
 	char *text = logic_alloc(sizeof(whole));
 	const char *wrong;

@@ -46,7 +46,7 @@ static void program_of_gpus(struct kunit *test)
 }
 
 static struct kunit_case cases[] = {
-	KUNIT_CASE(program_of_ledger), KUNIT_CASE(program_of_ledger_without_memory), KUNIT_CASE(program_of_handles), KUNIT_CASE(program_of_rmcall),
-	KUNIT_CASE(program_of_gpus), {}
+	KUNIT_CASE(program_of_ledger), KUNIT_CASE(program_of_ledger_without_memory), KUNIT_CASE(program_of_handles),
+	KUNIT_CASE(program_of_rmcall), KUNIT_CASE(program_of_gpus), {}
 };
 SUITE(program, cases);

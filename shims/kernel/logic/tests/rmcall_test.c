@@ -475,8 +475,9 @@ static void rmcall_others(struct kunit *test)
 }
 
 static struct kunit_case cases[] = {
-	KUNIT_CASE(rmcall_layouts), KUNIT_CASE(rmcall_sizes), KUNIT_CASE(rmcall_cmd), KUNIT_CASE(rmcall_alloc), KUNIT_CASE(rmcall_params_wanted),
-	KUNIT_CASE(rmcall_memory), KUNIT_CASE(rmcall_memory_unread), KUNIT_CASE(rmcall_descriptor_and_range), KUNIT_CASE(rmcall_device),
-	KUNIT_CASE(rmcall_alloc_memory), KUNIT_CASE(rmcall_heap), KUNIT_CASE(rmcall_heap_free), KUNIT_CASE(rmcall_others), {}
+	KUNIT_CASE(rmcall_layouts), KUNIT_CASE(rmcall_sizes), KUNIT_CASE(rmcall_cmd), KUNIT_CASE(rmcall_alloc),
+	KUNIT_CASE(rmcall_params_wanted), KUNIT_CASE(rmcall_memory), KUNIT_CASE(rmcall_memory_unread),
+	KUNIT_CASE(rmcall_descriptor_and_range), KUNIT_CASE(rmcall_device), KUNIT_CASE(rmcall_alloc_memory), KUNIT_CASE(rmcall_heap),
+	KUNIT_CASE(rmcall_heap_free), KUNIT_CASE(rmcall_others), {}
 };
 SUITE(rmcall, cases);
