@@ -426,8 +426,11 @@ int fakegpu_nvidia_init(void)
 {
 	int err;
 
-	if (!nvidia)
+	if (!nvidia) {
+		if (gpus_count)
+			pr_notice("gpus= does nothing without nvidia=1\n");
 		return 0;
+	}
 	err = parse_parameters();
 	if (err)
 		goto no_parameters;

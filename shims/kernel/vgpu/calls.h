@@ -46,6 +46,15 @@ void vgpu_end(struct vgpu_task *task);
 /* Says that what was checked and what is there now differ. */
 void vgpu_race(const struct call *c, u64 checked, u64 there);
 
+/* Reads the structure anew, and the parameters that matter. */
+int vgpu_decode(const struct call *c, u8 *head, struct rm_call *rm);
+
+/* ---- objects.c ----------------------------------------------------------------------------------------------------------------------- */
+
+long vgpu_allocate(struct call *c);
+long vgpu_free(struct call *c, bool quiet);		/* quiet: neither counted nor an event */
+long vgpu_duplicate(struct call *c);
+
 /* ---- private.c ----------------------------------------------------------------------------------------------------------------------- */
 
 /* Puts a copy in the place of the caller's structure and parameters, that nobody else can find; the error if that cannot be done. */
