@@ -210,7 +210,7 @@ var (
 		escRegisterFD: {"opening", "REGISTER_FD"}, escSysParams: {"version", "SYS_PARAMS"}, escNUMAInfo: {"enumeration", "NUMA_INFO"},
 	}
 	classes = map[string]named{
-		"0x0": {"allocation", "client"}, "0x80": {"allocation", "device"}, "0xcb33": {"allocation", "confidential compute"},
+		"0x0": {"allocation", "client"}, "0x41": {"allocation", "client"}, "0x80": {"allocation", "device"}, "0xcb33": {"allocation", "confidential compute"},
 	}
 	controls = map[string]named{
 		"0x101": {"version", "GET_BUILD_VERSION"}, "0x1f0": {"version", "GET_FEATURES"},
