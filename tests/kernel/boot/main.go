@@ -44,7 +44,7 @@ func main() {
 	flag.StringVar(&o.run, "run", "", "only tests that match this expression, as go test has it")
 	flag.StringVar(&o.skip, "skip", "", "no tests that match this expression")
 	flag.StringVar(&o.threads, "threads", "", "qemu's threads for the processors, single or multi; multi if there are several")
-	flag.DurationVar(&o.limit, "limit", 4*time.Minute, "end the virtual machine as hung after this time")
+	flag.DurationVar(&o.limit, "limit", 10*time.Minute, "end the virtual machine as hung after this time")
 	flag.BoolVar(&o.verbose, "v", false, "print all of the console")
 	flag.Parse()
 	// qemu is to end with the thread that started it, however that ends.
