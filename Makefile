@@ -173,7 +173,7 @@ run: all
 # keyring and debootstrap, which knows a mirror, let tests/fetch bring programs from Debian.
 commands  := gcc make git python3
 libraries := libc6-dev ca-certificates gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user pciutils hwloc-nox udev \
-  qemu-system-x86 xz-utils libelf1 sparse strace clang-14 libclang-rt-14-dev $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
+  qemu-system-x86 lz4 xz-utils libelf1 sparse strace clang-14 libclang-rt-14-dev $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
 
 setup:
 	@missing=; \
