@@ -5,7 +5,7 @@
 # make bench      what a call and a start cost, beside a C library and the smallest Go library
 # make lib        the libraries alone; NVML=12.4 builds the one of that NVML version into dist/nvml/12.4.127
 # make mockfs-shim, make test-mockfs   libmockfs.so alone, and its tests
-# make kernel, make test-kernel, make test-kunit   the kernel modules; shims/kernel/Makefile has more
+# make kernel, make test-kernel, make test-kunit   the kernel modules; kernel/Makefile has more
 # make release    a tarball of all that, dist/nvmlfab-VERSION-linux-amd64.tar.gz
 # make clean      removes dist
 
@@ -113,7 +113,7 @@ $(sort dist/lib $(libdir) dist/bin dist/arm64):
 
 # go build itself knows whether there is anything to do.
 bin: dist/bin/nvidia-imex | dist/bin
-	@CGO_ENABLED=0 go build -trimpath -o dist/bin/ ./shims/nvmlfab ./shims/vgpuctl/vgpuctl
+	@CGO_ENABLED=0 go build -trimpath -o dist/bin/ ./shims/nvmlfab ./cmd/vgpuctl
 
 # nvidia-imex hands on what Go's runtime would change in a process.
 dist/bin/nvidia-imex: $(filter-out %_test.go,$(wildcard shims/imex/*.go)) $(overlay) go.mod Makefile | dist/bin
@@ -149,7 +149,7 @@ dist/lib/libcuda-none.so.1: shims/cuda/cuda.c | dist/lib
 # ---- The kernel modules --------------------------------------------------------------------------------------------
 
 kernel test-kernel test-kunit: setup
-	@$(MAKE) --no-print-directory -C shims/kernel $@
+	@$(MAKE) --no-print-directory -C kernel $@
 
 # ---- make run ------------------------------------------------------------------------------------------------------
 
@@ -206,16 +206,16 @@ gotest  = go test -v $(1) 2>&1 | tee -a $(log) | grep -vE '^(=== |PASS$$| *--- P
 
 test: setup
 	@mkdir -p dist; : > $(log)
-	$(call phase,vet,go vet ./... && go vet -tags guest ./tests/kernel)
+	$(call phase,vet,go vet ./... && go vet -tags guest ./kernel/vm)
 	$(call phase,gofmt,unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "run gofmt -w on: "$$unformatted; exit 1; })
-	$(call phase,staticcheck,if $(staticcheck) -version >/dev/null; then $(staticcheck) ./... && $(staticcheck) -tags guest ./tests/kernel; \
+	$(call phase,staticcheck,if $(staticcheck) -version >/dev/null; then $(staticcheck) ./... && $(staticcheck) -tags guest ./kernel/vm; \
 	  else printf 'skipped: staticcheck could not be fetched\n--- SKIP: staticcheck\n' | tee -a $(log); fi)
 	$(call phase,generated code is fresh,$(generator) --check)
 	$(call phase,unit tests,$(call gotest,$$(go list ./... | grep -v '/tests$$')))
 	$(call phase,engine under the race detector,$(call gotest,-race ./handwritten/...))
 	$(call phase,build,$(MAKE) --no-print-directory all)
 	$(call phase,end-to-end tests,$(call gotest,-count=1 -timeout 30m ./tests))
-	$(call phase,kernel modules in a virtual machine,$(MAKE) --no-print-directory -C shims/kernel test-kernel 2>&1 | tee -a $(log))
+	$(call phase,kernel modules in a virtual machine,$(MAKE) --no-print-directory -C kernel test-kernel 2>&1 | tee -a $(log))
 	@echo "== skipped"; \
 	if grep -E 'skipped: |^ *--- SKIP' $(log); then [ "$${CI:-}" != true ] || { echo "CI=true: nothing may be skipped" >&2; exit 1; }; \
 	else echo "nothing"; fi
@@ -237,7 +237,7 @@ bundle  := nvmlfab-$(VERSION)-linux-amd64
 
 release: all
 	@rm -rf dist/release; root=dist/release/$(bundle); mkdir -p $$root/bin $$root/lib $$root/profiles; \
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $$root/bin/ ./shims/nvmlfab ./shims/vgpuctl/vgpuctl; \
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $$root/bin/ ./shims/nvmlfab ./cmd/vgpuctl; \
 	install -m 755 dist/bin/nvidia-imex $$root/bin/; \
 	driver=$$($$root/bin/nvmlfab profiles show h100 | sed -nE 's/^ *driver_version: *([0-9.]+).*/\1/p'); \
 	for name in libnvidia-ml.so libnvmlfab-core.so; do \

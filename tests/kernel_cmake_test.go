@@ -15,7 +15,7 @@ import (
 func TestKernelCMake(t *testing.T) {
 	text := func(name string) string {
 		t.Helper()
-		text, err := os.ReadFile(filepath.Join(root, "shims", "kernel", name))
+		text, err := os.ReadFile(filepath.Join(root, "kernel", name))
 		require.NoError(t, err)
 		return string(text)
 	}

@@ -28,7 +28,7 @@ func TestKernelModulesStayOut(t *testing.T) {
 			continue
 		}
 		switch {
-		case file == "shims/kernel/Makefile":
+		case file == "kernel/Makefile":
 			rule := ""
 			for line := range strings.Lines(string(text)) {
 				if m := regexp.MustCompile(`^([\w$().-]+)\s*(:|=)`).FindStringSubmatch(line); m != nil {
@@ -41,9 +41,9 @@ func TestKernelModulesStayOut(t *testing.T) {
 					require.Contains(t, []string{"load", "reload"}, rule, line)
 				}
 			}
-		case strings.HasPrefix(file, "tests/kernel/") && strings.HasSuffix(file, "_test.go"):
+		case strings.HasPrefix(file, "kernel/vm/") && strings.HasSuffix(file, "_test.go"):
 			require.True(t, strings.HasPrefix(string(text), "//go:build guest\n"), "%s is not for the virtual machine alone", file)
-		case strings.HasPrefix(file, "shims/kernel/") && strings.HasSuffix(file, ".c"): // a message, or module_init
+		case strings.HasPrefix(file, "kernel/") && strings.HasSuffix(file, ".c"): // a message, or module_init
 		default:
 			require.Fail(t, file+" inserts modules")
 		}
@@ -53,7 +53,7 @@ func TestKernelModulesStayOut(t *testing.T) {
 // Without root, they say what they would do and do nothing.
 func TestKernelLoadRefusesWithoutRoot(t *testing.T) {
 	for _, target := range []string{"load", "reload", "unload"} {
-		cmd := exec.Command("make", "-C", filepath.Join(root, "shims", "kernel"), target, "DRY_RUN=0", "ALLOW_ENFORCE=1")
+		cmd := exec.Command("make", "-C", filepath.Join(root, "kernel"), target, "DRY_RUN=0", "ALLOW_ENFORCE=1")
 		cmd.Env = environ()
 		// In a user namespace of its own, this user is none but itself.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER,

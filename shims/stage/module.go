@@ -8,7 +8,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// Bounds of the module; see shims/kernel/logic/gpus.h.
+// Bounds of the module; see kernel/logic/gpus.h.
 const (
 	moduleGPUs  = 32
 	moduleMinor = 247

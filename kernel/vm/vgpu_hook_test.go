@@ -1,0 +1,235 @@
+//go:build guest
+
+package kernel
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nvmlfab/nvmlfab/kernel/vgpuctl"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestVgpuHooks: the driver's calls are seen, also on descriptors that were open before.
+func TestVgpuHooks(t *testing.T) {
+	load(t, "fakegpu", "nvidia=1", someGPUs)
+	before := newClient(t, 0)
+	old, status := before.memory(8 * mib)
+	require.Zero(t, status)
+	d := withVgpu(t, enforcing...)
+	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
+	_, status = before.memory(65 * mib)
+	require.EqualValues(t, rmNoMemory, status)
+	object, status := before.memory(32 * mib)
+	require.Zero(t, status)
+	assert.EqualValues(t, 32*mib, taskBytes(t, d, 1))
+	require.Zero(t, before.free(object))
+	assert.Zero(t, taskBytes(t, d, 1))
+	require.Zero(t, before.free(old))
+	_, status = before.memory(16 * mib)
+	require.Zero(t, status)
+	shut(t, before.ctl)
+	assert.Zero(t, taskBytes(t, d, 1))
+	before.client = 0
+	after := newClient(t, 1)
+	_, status = after.memory(16 * mib)
+	require.Zero(t, status)
+	assert.EqualValues(t, 16*mib, taskBytes(t, d, 1))
+	assert.NotEqual(t, "0", rowOf(t, "hooks", "function", "fakegpu_nv_unlocked_ioctl")["calls"])
+	assert.NotEqual(t, "0", rowOf(t, "hooks", "function", "fakegpu_nv_close")["calls"])
+}
+
+// TestVgpuHooksStay: what would take the hooks away below the policies does not.
+func TestVgpuHooksStay(t *testing.T) {
+	const knob = "/proc/sys/kernel/ftrace_enabled"
+	load(t, "fakegpu", "nvidia=1", someGPUs)
+	load(t, "vgpu", enforcing...)
+	assert.Error(t, os.WriteFile(knob, []byte("0"), 0))
+	unload(t, "vgpu")
+	assert.NoError(t, os.WriteFile(knob, []byte("0"), 0))
+	defer os.WriteFile(knob, []byte("1"), 0)
+	d := withVgpu(t, enforcing...)
+	info, err := d.Info()
+	require.NoError(t, err)
+	assert.Zero(t, info.Hooked)
+	assert.Contains(t, table(t, "driver_fingerprint")[0]["reason"], "ftrace is off")
+}
+
+// TestVgpuGraphTracer: the tracer of the kernel's that puts return addresses of its own on the stack does not make a call of the module's own look
+// like somebody else's, which would come back to it for ever.
+func TestVgpuGraphTracer(t *testing.T) {
+	const tracing = "/sys/kernel/debug/tracing/"
+	write := func(name, text string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(tracing+name, []byte(text), 0))
+	}
+	d := withDriver(t, enforcing...)
+	defer write("set_ftrace_filter", "")
+	defer write("current_tracer", "nop")
+	write("set_ftrace_filter", "*:mod:vgpu *:mod:fakegpu")
+	write("current_tracer", "function_graph")
+	before := stats(t, d)
+	c := newClient(t, 0)
+	_, status := c.memory(16 * mib)
+	require.Zero(t, status)
+	shut(t, c.ctl)
+	c.client = 0
+	after := stats(t, d)
+	assert.EqualValues(t, 3, after.Allocs-before.Allocs, "each is seen once")
+	assert.EqualValues(t, 1, after.Closes-before.Closes)
+	text, err := os.ReadFile(tracing + "trace")
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "vgpu_real_ioctl")
+}
+
+// TestVgpuDriverComesAndGoes: before vgpu or after it, the driver may be loaded and removed.
+func TestVgpuDriverComesAndGoes(t *testing.T) {
+	d := withVgpu(t, enforcing...)
+	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
+	for range 5 {
+		load(t, "fakegpu", "nvidia=1", someGPUs)
+		info, err := d.Info()
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, info.Hooked)
+		c := newClient(t, 0)
+		_, status := c.memory(65 * mib)
+		require.EqualValues(t, rmNoMemory, status)
+		_, status = c.memory(64 * mib)
+		require.Zero(t, status)
+		assert.ErrorIs(t, unix.DeleteModule("fakegpu", unix.O_NONBLOCK), unix.EWOULDBLOCK, "it is in use")
+		assert.EqualValues(t, 64*mib, taskBytes(t, d, 1))
+		require.Zero(t, c.free(c.client))
+		shut(t, c.ctl)
+		c.client = 0
+		unload(t, "fakegpu")
+		info, err = d.Info()
+		require.NoError(t, err)
+		assert.Zero(t, info.Hooked)
+		s := stats(t, d)
+		assert.Zero(t, s.Objects)
+		assert.EqualValues(t, 1, s.Policies, "policies outlast the driver")
+	}
+	// A driver whose own start fails was hooked for a moment.
+	require.Error(t, insert("fakegpu", "nvidia=1", "gpus=nonsense"))
+	info, err := d.Info()
+	require.NoError(t, err)
+	assert.Zero(t, info.Hooked)
+}
+
+// TestVgpuBusy: an open descriptor of its own keeps the module, and one of the driver's does not.
+func TestVgpuBusy(t *testing.T) {
+	load(t, "fakegpu", "nvidia=1", someGPUs)
+	load(t, "vgpu")
+	fd, err := unix.Open(vgpuctl.Path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	assert.ErrorIs(t, unix.DeleteModule("vgpu", unix.O_NONBLOCK), unix.EWOULDBLOCK)
+	unix.Close(fd)
+	c := newClient(t, 0)
+	unload(t, "vgpu")
+	_, status := c.memory(16 * mib)
+	assert.Zero(t, status)
+}
+
+// traffic makes calls of all kinds from several threads until it is stopped; the function it returns stops it and tells how many it made.
+func traffic(t *testing.T, threads int) func() int64 {
+	var stop atomic.Bool
+	var calls atomic.Int64
+	var all sync.WaitGroup
+	for i := range threads {
+		all.Go(func() {
+			for n := 0; !stop.Load(); n++ {
+				fd, err := unix.Open("/dev/nvidiactl", unix.O_RDWR|unix.O_CLOEXEC, 0)
+				if !assert.NoError(t, err) {
+					return
+				}
+				s := childState{ctl: fd}
+				for _, step := range []string{"client", "alloc", "timeslice", "alloc", "free", "alloc"} {
+					if err := s.traffic(step, n%2 == i%2); !assert.NoError(t, err, step) {
+						return
+					}
+					calls.Add(1)
+				}
+				unix.Close(fd)
+			}
+		})
+	}
+	return func() int64 {
+		stop.Store(true)
+		all.Wait()
+		return calls.Load()
+	}
+}
+
+// TestVgpuUnload: the module comes and goes under the calls of others, none of which notices.
+func TestVgpuUnload(t *testing.T) { loadLoops(t, 3, 2) }
+
+// TestRaceUnload: the same on several processors.
+func TestRaceUnload(t *testing.T) { loadLoops(t, 6, 4) }
+
+func loadLoops(t *testing.T, loops, threads int) {
+	load(t, "fakegpu", "nvidia=1", someGPUs)
+	stop := traffic(t, threads)
+	began := time.Now()
+	for i := range loops {
+		parameters := enforcing
+		if i%2 == 1 {
+			parameters = []string{"memory_alloc_min_bytes=1"}
+		}
+		require.NoError(t, insert("vgpu", parameters...))
+		time.Sleep(time.Duration(i%5) * 10 * time.Millisecond)
+		unload(t, "vgpu")
+	}
+	n := stop()
+	t.Logf("loaded and unloaded %d times in %s under %d calls of %d threads", loops, time.Since(began).Round(time.Millisecond), n, threads)
+	require.Positive(t, n)
+}
+
+// TestVgpuUnloadWaits: a call that sleeps in the middle keeps the module until it is over, and nothing after that.
+func TestVgpuUnloadWaits(t *testing.T) {
+	load(t, "fakegpu", "nvidia=1", someGPUs)
+	c := newClient(t, 0)
+	load(t, "vgpu", private...)
+
+	// Reading the argument sleeps until this side says what is on the page.
+	uffd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
+	require.Zero(t, errno)
+	defer unix.Close(int(uffd))
+	memory, err := unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	require.NoError(t, err)
+	defer unix.Munmap(memory)
+	address, size := place(memory)
+	ask := func(request uintptr, words ...uint64) {
+		t.Helper()
+		at, _ := place(words)
+		require.NoError(t, rmIoctlAt(int(uffd), request, uintptr(at)))
+		runtime.KeepAlive(words)
+	}
+	ask(0xc018aa3f, 0xaa, 0, 0)                  // UFFDIO_API
+	ask(0xc020aa00, address, uint64(size), 1, 0) // UFFDIO_REGISTER, missing pages
+	called, removed := make(chan error), make(chan error)
+	go func() { called <- rmIoctlAt(c.ctl, escape(escFree, 16), uintptr(address)) }()
+	poll := []unix.PollFd{{Fd: int32(uffd), Events: unix.POLLIN}}
+	n, err := unix.Poll(poll, 5000)
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "nobody reads the page")
+	since := logSince()
+	go func() { removed <- unix.DeleteModule("vgpu", 0) }()
+	select {
+	case err := <-removed:
+		require.Fail(t, "it did not wait", "%v", err)
+	case <-time.After(6 * time.Second):
+	}
+	assert.Contains(t, tail(since(), 10), "waiting for 1 calls of the driver to end")
+	_, status := c.memory(mib)
+	assert.Zero(t, status, "others are not kept waiting")
+	ask(0xc020aa04, address, uint64(size), 0, 0) // UFFDIO_ZEROPAGE
+	require.NoError(t, <-called)
+	require.NoError(t, <-removed)
+	require.False(t, loaded("vgpu"))
+}
