@@ -101,9 +101,9 @@ shim_flags := -std=gnu11 -Wall -Wextra -Werror -O2 -U_FORTIFY_SOURCE -fPIC -fvis
 
 dist/arm64/%: gcc := aarch64-linux-gnu-gcc
 
-dist/lib/libmockfs.so dist/arm64/libmockfs.so: $(wildcard shims/mockfs/*) Makefile | dist/lib dist/arm64
-	@echo "$(or $(gcc),gcc) shims/mockfs/*.c -o $@"; \
-	$(or $(gcc),gcc) $(shim_flags) -Wl,-soname,libmockfs.so -Wl,--version-script,shims/mockfs/exports.map shims/mockfs/*.c -o $@.$$$$; \
+dist/lib/libmockfs.so dist/arm64/libmockfs.so: $(wildcard shims/preload/*.* shims/preload/pci/*) Makefile | dist/lib dist/arm64
+	@echo "$(or $(gcc),gcc) shims/preload/*.c shims/preload/pci/*.c -o $@"; \
+	$(or $(gcc),gcc) $(shim_flags) -Wl,-soname,libmockfs.so -Wl,--version-script,shims/preload/pci/exports.map -I shims/preload shims/preload/*.c shims/preload/pci/*.c -o $@.$$$$; \
 	mv $@.$$$$ $@
 
 $(sort dist/lib $(libdir) dist/bin dist/arm64):
@@ -113,15 +113,15 @@ $(sort dist/lib $(libdir) dist/bin dist/arm64):
 
 # go build itself knows whether there is anything to do.
 bin: dist/bin/nvidia-imex | dist/bin
-	@CGO_ENABLED=0 go build -trimpath -o dist/bin/ ./shims/nvmlfab ./cmd/vgpuctl
+	@CGO_ENABLED=0 go build -trimpath -o dist/bin/ ./cmd/nvmlfab ./cmd/vgpuctl
 
 # nvidia-imex hands on what Go's runtime would change in a process.
-dist/bin/nvidia-imex: $(filter-out %_test.go,$(wildcard shims/imex/*.go)) $(overlay) go.mod Makefile | dist/bin
-	@echo "go build ./shims/imex -o $@"; \
+dist/bin/nvidia-imex: $(filter-out %_test.go,$(wildcard cmd/nvidia-imex/*.go)) $(overlay) go.mod Makefile | dist/bin
+	@echo "go build ./cmd/nvidia-imex -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
 	go run ./generator/runtime/overlay exec "$$overlay"; \
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" -ldflags '-s -w' \
-	  -o $@.$$$$ ./shims/imex; \
+	  -o $@.$$$$ ./cmd/nvidia-imex; \
 	mv $@.$$$$ $@
 
 generate:
@@ -237,7 +237,7 @@ bundle  := nvmlfab-$(VERSION)-linux-amd64
 
 release: all
 	@rm -rf dist/release; root=dist/release/$(bundle); mkdir -p $$root/bin $$root/lib $$root/profiles; \
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $$root/bin/ ./shims/nvmlfab ./cmd/vgpuctl; \
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $$root/bin/ ./cmd/nvmlfab ./cmd/vgpuctl; \
 	install -m 755 dist/bin/nvidia-imex $$root/bin/; \
 	driver=$$($$root/bin/nvmlfab profiles show h100 | sed -nE 's/^ *driver_version: *([0-9.]+).*/\1/p'); \
 	for name in libnvidia-ml.so libnvmlfab-core.so; do \

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
-	"github.com/nvmlfab/nvmlfab/shims/stage"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -23,10 +23,10 @@ func TestNvidiaLayouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			board, err := profiles.Shipped(name)
 			require.NoError(t, err)
-			parameters, err := stage.ModuleParameters(board)
+			parameters, err := machine.ModuleParameters(board)
 			require.NoError(t, err)
 			load(t, "fakegpu", parameters)
-			staged := stage.New(board, stage.Options{})
+			staged := machine.New(board, machine.Options{})
 			assert.Equal(t, nodesOf(staged), nvidiaNodes(t))
 
 			cards := make([]cardInfo, 32)
@@ -42,7 +42,7 @@ func TestNvidiaLayouts(t *testing.T) {
 				id, bus := d.PCI.DeviceID.Value, d.PCI.BusID.Value
 				assert.Equal(t, cardInfo{
 					Valid: 1, Domain: bus.Domain, Bus: bus.Bus, Slot: bus.Device, Function: bus.Function, Vendor: uint16(id), Device: uint16(id >> 16),
-					GPU: bus.Domain<<16 | uint32(bus.Bus)<<8 | uint32(bus.Device), FBSize: d.Memory.TotalBytes.Value, Minor: stage.Minor(d),
+					GPU: bus.Domain<<16 | uint32(bus.Bus)<<8 | uint32(bus.Device), FBSize: d.Memory.TotalBytes.Value, Minor: machine.Minor(d),
 				}, cards[i])
 				shut(t, node(t, fmt.Sprintf("nvidia%d", cards[i].Minor)))
 			}
@@ -83,7 +83,7 @@ func TestNvidiaLayouts(t *testing.T) {
 }
 
 // nodesOf are the names of a staged machine's nodes that the module makes.
-func nodesOf(tree *stage.Tree) []string {
+func nodesOf(tree *machine.Tree) []string {
 	names := []string{}
 	for n := range 256 {
 		if name := fmt.Sprintf("nvidia%d", n); tree.Find("dev/"+name) != nil {

@@ -22,8 +22,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nvmlfab/nvmlfab/tests/debian"
 	"github.com/nvmlfab/nvmlfab/kernel/vm/logic"
+	"github.com/nvmlfab/nvmlfab/tests/debian"
 )
 
 const dir = "kernel"

@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 
+	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
-	"github.com/nvmlfab/nvmlfab/shims/stage"
 )
 
 type fakegpuCmd struct {
@@ -31,7 +31,7 @@ func (c fakegpuCmd) Run() error {
 	if err := p.change(c.GPUs, c.Driver); err != nil {
 		return err
 	}
-	line, err := stage.ModuleParameters(p.board)
+	line, err := machine.ModuleParameters(p.board)
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
-	"github.com/nvmlfab/nvmlfab/shims/stage"
 	"golang.org/x/sys/unix"
 	"gopkg.in/yaml.v3"
 )
@@ -159,8 +159,8 @@ func (p *profile) setProfile(changed string) error {
 }
 
 // tree is what this machine shall have.
-func (p *profile) tree(system bool) *stage.Tree {
-	return stage.New(p.board, stage.Options{CPUs: onlineCPUs(), System: system})
+func (p *profile) tree(system bool) *machine.Tree {
+	return machine.New(p.board, machine.Options{CPUs: onlineCPUs(), System: system})
 }
 
 // onlineCPUs are this machine's, ascending.
@@ -178,7 +178,7 @@ func onlineCPUs() []uint32 {
 
 // showNamespace shows the board to what runs in this mount namespace.
 func (p *profile) showNamespace(libraries string, system bool) error {
-	m := machine{tree: p.tree(system), libraries: libraries, identity: p.name + "\n" + p.path + "\n" + string(p.text)}
+	m := namespace{tree: p.tree(system), libraries: libraries, identity: p.name + "\n" + p.path + "\n" + string(p.text)}
 	if p.text != nil {
 		m.files = map[string][]byte{"profile.yaml": p.text}
 	}

@@ -6,8 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
-	"github.com/nvmlfab/nvmlfab/shims/stage"
 )
 
 type stageCmd struct {
@@ -45,14 +45,14 @@ func (c stageCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	options := stage.Options{CPUs: onlineCPUs(), System: true, Libraries: libraries, SMI: c.SMI, Profile: string(text)}
+	options := machine.Options{CPUs: onlineCPUs(), System: true, Libraries: libraries, SMI: c.SMI, Profile: string(text)}
 	if cuda := filepath.Join(home(), "lib", "libcuda-none.so.1"); exists(cuda) {
 		options.CUDA = cuda
 	}
 	if options.SMI == "" {
 		options.SMI, _ = exec.LookPath("nvidia-smi")
 	}
-	return stage.New(p.board, options).Write(c.Root)
+	return machine.New(p.board, options).Write(c.Root)
 }
 
 // source is the profile as the text of a file.
@@ -77,7 +77,7 @@ func (unstageCmd) Help() string {
 }
 
 func (c unstageCmd) Run() error {
-	if err := stage.Remove(c.Root); err != nil {
+	if err := machine.Remove(c.Root); err != nil {
 		return fmt.Errorf("--root: %w", err)
 	}
 	return nil

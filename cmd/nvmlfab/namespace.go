@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nvmlfab/nvmlfab/shims/stage"
+	"github.com/nvmlfab/nvmlfab/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -68,15 +68,15 @@ func dropNamespaceRights() error {
 }
 
 // machine is what a launch shows.
-type machine struct {
-	tree      *stage.Tree
+type namespace struct {
+	tree      *machine.Tree
 	libraries string            // the folder that the dynamic linker shall find libraries in
 	identity  string            // says where the tree is from
 	files     map[string][]byte // for the folder private
 }
 
 // show mounts the machine over /dev, /sys and /proc of this namespace.
-func (c machine) show() error {
+func (c namespace) show() error {
 	dir, _ := os.Getwd() // the shell's name for it counts, so that a link stays one
 	umask := unix.Umask(0)
 	defer unix.Umask(umask)
@@ -91,14 +91,14 @@ func (c machine) show() error {
 	}
 	defer unix.Close(dev)
 	if info, err := os.Lstat("/dev/ptmx"); err == nil && info.Mode()&fs.ModeDevice != 0 {
-		c.tree.Children["dev"].Children["ptmx"] = &stage.Node{Mode: fs.ModeSymlink, Data: strings.TrimPrefix(private, "/dev/") + "/dev/ptmx"}
+		c.tree.Children["dev"].Children["ptmx"] = &machine.Node{Mode: fs.ModeSymlink, Data: strings.TrimPrefix(private, "/dev/") + "/dev/ptmx"}
 	}
 	m := merger{top: "/"}
 	if err := m.mergeAll(c.tree, "dev", "sys", "proc"); err != nil {
 		return err
 	}
 	if cache := libraryCache(c.libraries); cache != nil {
-		if err := m.replace(cachePath, &stage.Node{Mode: 0o644, Data: string(cache)}); err != nil {
+		if err := m.replace(cachePath, &machine.Node{Mode: 0o644, Data: string(cache)}); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ const (
 
 // leaveOuter takes away, in this namespace, what another nvmlfab around this one has mounted. An ordinary user cannot do
 // that, and has to be content with the same machine.
-func (c machine) leaveOuter() (there bool, err error) {
+func (c namespace) leaveOuter() (there bool, err error) {
 	list, err := os.ReadFile(mountsFile)
 	if err != nil {
 		return false, nil

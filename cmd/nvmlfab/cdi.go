@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
-	"github.com/nvmlfab/nvmlfab/shims/stage"
 	"golang.org/x/sys/unix"
 	"gopkg.in/yaml.v3"
 	"tags.cncf.io/container-device-interface/pkg/parser"
@@ -98,7 +98,7 @@ func writeAtomically(path string, data []byte) error {
 
 // stagedBoard is the board of a staged folder.
 func stagedBoard(root string) (*profiles.Board, []byte, error) {
-	path := filepath.Join(root, stage.ProfileFile)
+	path := filepath.Join(root, machine.ProfileFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("nothing is staged in %s: run nvmlfab stage --root %[1]s", root)
@@ -136,10 +136,10 @@ func specification(root, kind string) (*specs.Spec, error) {
 	}
 	// The linker of one distribution looks into the one folder, that of another into the other; and it wants the short names,
 	// for which a specification cannot make links.
-	for _, dir := range []string{"/" + stage.LibraryDir, "/usr/lib64"} {
+	for _, dir := range []string{"/" + machine.LibraryDir, "/usr/lib64"} {
 		for _, name := range []string{"libnvidia-ml.so", "libnvmlfab-core.so"} {
 			for _, suffix := range []string{driver, "1"} {
-				show(edits, filepath.Join(root, stage.LibraryDir, name+"."+driver), dir+"/"+name+"."+suffix, "ro", "nodev")
+				show(edits, filepath.Join(root, machine.LibraryDir, name+"."+driver), dir+"/"+name+"."+suffix, "ro", "nodev")
 			}
 		}
 	}
@@ -201,7 +201,7 @@ func showContainer(top string, text []byte) error {
 	if text, err := visible(top, text); err != nil || text == nil {
 		return err
 	} else {
-		board, err := profiles.Parse(stage.ProfileFile, text)
+		board, err := profiles.Parse(machine.ProfileFile, text)
 		if err != nil {
 			return err
 		}
@@ -215,13 +215,13 @@ func showContainer(top string, text []byte) error {
 			return err
 		}
 		m := merger{top: top}
-		return m.mergeAll(stage.New(board, stage.Options{CPUs: onlineCPUs()}), "sys", "proc")
+		return m.mergeAll(machine.New(board, machine.Options{CPUs: onlineCPUs()}), "sys", "proc")
 	}
 }
 
 // visible is the profile less the GPUs that a container has no device node of; nil if it has none at all.
 func visible(top string, text []byte) ([]byte, error) {
-	board, err := profiles.Parse(stage.ProfileFile, text)
+	board, err := profiles.Parse(machine.ProfileFile, text)
 	if err != nil {
 		return nil, err
 	}

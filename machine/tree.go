@@ -1,6 +1,6 @@
-// Package stage computes what a machine with a profile's GPUs has in /sys, /proc, /dev and its driver's folders, and
+// Package machine computes what a machine with a profile's GPUs has in /sys, /proc, /dev and its driver's folders, and
 // writes it below a folder.
-package stage
+package machine
 
 import (
 	"io/fs"

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/nvmlfab/nvmlfab/shims/stage"
+	"github.com/nvmlfab/nvmlfab/machine"
 	"golang.org/x/sys/unix"
 )
 
 // temporary writes a tree for this process, and sees to it that the tree goes when the process ends, however it ends.
-func temporary(tree *stage.Tree) (string, error) {
+func temporary(tree *machine.Tree) (string, error) {
 	for name := range tree.Children {
 		if name != "sys" {
 			delete(tree.Children, name) // which the preloaded library leaves alone
