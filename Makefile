@@ -35,8 +35,8 @@ else
 libdir := dist/lib
 endif
 
-go_files   := $(shell find generated handwritten profiles -type f ! -name '*_test.go' 2>/dev/null) go.mod go.sum
-front_deps := $(shell find generated/front $(if $(NVML),generator nvml-headers handwritten) -type f ! -name '*_test.go' 2>/dev/null)
+go_files   := $(shell find generated handwritten engine library profiles -type f ! -name '*_test.go' 2>/dev/null) go.mod go.sum
+front_deps := $(shell find generated/front library/front nvml-headers $(if $(NVML),generator handwritten) -type f ! -name '*_test.go' 2>/dev/null)
 
 lib: $(libdir)/libnvidia-ml.so $(libdir)/libnvidia-ml.so.1 $(libdir)/libnvmlfab-core.so.1 $(if $(NVML),,dist/lib/libnvgpufilter.so)
 
@@ -51,19 +51,19 @@ front_flags := -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -sha
   -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs -Wl,--as-needed
 
 $(libdir)/libnvidia-ml.so.1: $(front_deps) Makefile | $(libdir)
-	@echo "gcc $(if $(NVML),the front of NVML $(version),generated/front/*.c) -o $@"; \
+	@echo "gcc $(if $(NVML),the front of NVML $(version),generated/front/*.c library/front/*.c) -o $@"; \
 	header=$$($(generator) $(if $(NVML),--nvml $(version)) --header); \
 	front=generated/front; \
 	$(if $(NVML),front=$$(mktemp -d); trap 'rm -rf "$$front"' EXIT; $(generator) --nvml $(version) --front "$$front";) \
-	gcc $(front_flags) -I "$$front" -I "$$(dirname "$$header")" "$$front"/*.c -o $@.$$$$; \
+	gcc $(front_flags) -I "$$front" -I library/front -I nvml-headers -I "$$(dirname "$$header")" "$$front"/*.c library/front/*.c -o $@.$$$$; \
 	mv $@.$$$$ $@
 
-# The core is one for all fronts. Its Go runtime sends no signals, gives no stack back (see makeRoom in generated/core) and
-# keeps no descriptors; generator/runtime/overlay says what else is different about it.
-overlay    := $(wildcard generator/runtime/overlay/*.go)
+# The core is one for all fronts. Its Go runtime sends no signals, gives no stack back (see makeRoom in library/core) and
+# keeps no descriptors; library/goruntime says what else is different about it.
+overlay    := $(wildcard library/goruntime/*.go)
 core_debug := asyncpreemptoff=1,gcshrinkstackoff=1,containermaxprocs=0,updatemaxprocs=0
 
-dist/lib/libnvmlfab-core.so.1: package := ./generated/core
+dist/lib/libnvmlfab-core.so.1: package := ./library/core
 dist/lib/libnvmlfab-core.so.1: $(go_files)
 
 # The NVENC filter as a library is built the same way; the one for arm64 is for the tests.
@@ -78,7 +78,7 @@ dist/arm64/libnvgpufilter.so: | dist/arm64
 dist/lib/libnvmlfab-core.so.1 $(gpufilters): $(overlay) Makefile | dist/lib
 	@echo "go build $(package) -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
-	env -u GOARCH -u CC go run ./generator/runtime/overlay library "$$overlay"; \
+	env -u GOARCH -u CC go run ./library/goruntime library "$$overlay"; \
 	CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
 	  -ldflags '-s -w -X runtime.godebugDefault=$(core_debug) $(golink)' -o $@.$$$$.so $(package); \
 	rm -f $@.$$$$.h; mv $@.$$$$.so $@
@@ -119,7 +119,7 @@ bin: dist/bin/nvidia-imex | dist/bin
 dist/bin/nvidia-imex: $(filter-out %_test.go,$(wildcard cmd/nvidia-imex/*.go)) $(overlay) go.mod Makefile | dist/bin
 	@echo "go build ./cmd/nvidia-imex -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
-	go run ./generator/runtime/overlay exec "$$overlay"; \
+	go run ./library/goruntime exec "$$overlay"; \
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" -ldflags '-s -w' \
 	  -o $@.$$$$ ./cmd/nvidia-imex; \
 	mv $@.$$$$ $@
@@ -212,7 +212,7 @@ test: setup
 	  else printf 'skipped: staticcheck could not be fetched\n--- SKIP: staticcheck\n' | tee -a $(log); fi)
 	$(call phase,generated code is fresh,$(generator) --check)
 	$(call phase,unit tests,$(call gotest,$$(go list ./... | grep -v '/tests$$')))
-	$(call phase,engine under the race detector,$(call gotest,-race ./handwritten/...))
+	$(call phase,engine under the race detector,$(call gotest,-race ./handwritten/... ./engine/...))
 	$(call phase,build,$(MAKE) --no-print-directory all)
 	$(call phase,end-to-end tests,$(call gotest,-count=1 -timeout 30m ./tests))
 	$(call phase,kernel modules in a virtual machine,$(MAKE) --no-print-directory -C kernel test-kernel 2>&1 | tee -a $(log))
@@ -245,7 +245,7 @@ release: all
 	done; \
 	ln -s libnvidia-ml.so.1 $$root/lib/libnvidia-ml.so; \
 	install -m 755 $(extras) $$root/lib/; \
-	install -m 644 profiles/*.yaml $$root/profiles/; install -m 644 profiles/schema.json LICENSE README.md CHANGELOG.md $$root/; \
+	install -m 644 profiles/boards/*.yaml $$root/profiles/; install -m 644 profiles/schema.json LICENSE README.md CHANGELOG.md $$root/; \
 	{ echo '{"nvmlfab": "$(VERSION)", "platform": "linux/amd64", "coverage":'; $(generator) --stats --json; echo '}'; } > $$root/manifest.json; \
 	(cd $$root && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum > SHA256SUMS); \
 	chmod -R u=rwX,go=rX dist/release; \

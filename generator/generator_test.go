@@ -121,7 +121,7 @@ func TestEveryFrontCompiles(t *testing.T) {
 			require.NoError(t, err)
 			dir := t.TempDir()
 			require.NoError(t, p.writeFront(v, dir))
-			out, err := exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", dir, "-I", filepath.Dir(path),
+			out, err := exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", dir, "-I", "../library/front", "-I", "../nvml-headers", "-I", filepath.Dir(path),
 				filepath.Join(dir, "front.c"), filepath.Join(dir, "layout.c")).CombinedOutput()
 			require.NoError(t, err, string(out))
 			assert.Empty(t, string(out))
@@ -164,8 +164,7 @@ func TestMutatedPrototypesAreCaught(t *testing.T) {
 	header, err := os.ReadFile(path)
 	require.NoError(t, err)
 	in := p.input(v.NVML)
-	files, err := emit.Front(in)
-	require.NoError(t, err)
+	files := emit.Front(in)
 	// bodies would not survive the mutation; only the prototypes matter
 	front := regexp.MustCompile(`(?ms)^\{$.*?^\}$`).ReplaceAllString(string(files["front/front.c"]), "{ return 0; }")
 	require.NoError(t, emit.Verify(in.Header, header, []byte(front)))

@@ -15,7 +15,6 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/emit"
 	"github.com/nvmlfab/nvmlfab/generator/model"
 	"github.com/nvmlfab/nvmlfab/generator/registry"
-	"github.com/nvmlfab/nvmlfab/generator/runtime"
 	headers "github.com/nvmlfab/nvmlfab/nvml-headers"
 )
 
@@ -90,7 +89,7 @@ func parse(v headers.Version) (*model.Header, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h, err := model.Parse(v.NVML, "nvml.h", text, runtime.Internal)
+	h, err := model.Parse(v.NVML, "nvml.h", text, headers.Internal)
 	return h, text, err
 }
 
@@ -144,7 +143,7 @@ func (p *project) newest() headers.Version { return p.versions[len(p.versions)-1
 func (p *project) render() (emit.Files, error) {
 	in := p.input(p.newest().NVML)
 	out := emit.Files{}
-	for _, part := range []func(emit.Input) (emit.Files, error){emit.ABI, emit.Core, p.front} {
+	for _, part := range []func(emit.Input) (emit.Files, error){emit.ABI, emit.Dispatch, p.front} {
 		files, err := part(in)
 		if err != nil {
 			return nil, err
@@ -168,10 +167,7 @@ func (p *project) front(in emit.Input) (emit.Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := emit.Front(in)
-	if err != nil {
-		return nil, err
-	}
+	files := emit.Front(in)
 	return files, emit.Verify(in.Header, text, files["front/front.c"])
 }
 

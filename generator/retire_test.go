@@ -57,7 +57,7 @@ func Complain(error)        {}
 func TestEveryStubCanBeRetired(t *testing.T) {
 	p := loaded(t)
 	var source strings.Builder
-	source.WriteString("package handwritten\n\nimport (\n\t\"github.com/nvmlfab/nvmlfab/generated/abi\"\n\t\"github.com/nvmlfab/nvmlfab/handwritten/engine\"\n)\n\n")
+	source.WriteString("package handwritten\n\nimport (\n\t\"github.com/nvmlfab/nvmlfab/generated/abi\"\n\t\"github.com/nvmlfab/nvmlfab/engine\"\n)\n\n")
 	count := 0
 	for _, s := range p.symbols {
 		if !s.Retirable() || s.Func == nil || !inNewest(p, s) {
@@ -80,7 +80,8 @@ func TestEveryStubCanBeRetired(t *testing.T) {
 	}
 	write("go.mod", "module github.com/nvmlfab/nvmlfab\n\ngo 1.26.0\n")
 	write("handwritten/all.go", source.String())
-	write("handwritten/engine/engine.go", engineStub)
+	write("engine/engine.go", engineStub)
+	require.NoError(t, os.CopyFS(filepath.Join(scratch, "library"), os.DirFS("../library")))
 	p.root = scratch
 	var err error
 	p.registry, err = registry.Read(scratch, handDir, p.symbols)

@@ -1,8 +1,8 @@
 package handwritten
 
 import (
+	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 

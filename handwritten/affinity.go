@@ -3,8 +3,8 @@ package handwritten
 import (
 	"slices"
 
+	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
 )
 
 // cpus are the CPUs near a device: those of its host bridge, or else of its NUMA node; none if the profile does not say.

@@ -1,8 +1,8 @@
 package handwritten
 
 import (
+	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
 )
 
 // EventSetCreate makes an empty set of events; MEMORY if there are no handles left.

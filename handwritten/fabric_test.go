@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/enginetest"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine/enginetest"
 )
 
 var cluster = [16]uint8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}

@@ -3,8 +3,8 @@ package handwritten
 import (
 	"sync"
 
+	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 

@@ -3,8 +3,8 @@
 package handwritten
 
 import (
+	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
 )
 
 // Init makes the configured GPUs. The front counts references and calls it for the first.

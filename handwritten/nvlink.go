@@ -1,8 +1,8 @@
 package handwritten
 
 import (
+	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
 )
 
 // nvlink is a link of the device; NOT_SUPPORTED without links, INVALID_ARGUMENT beyond the last, as real boards answer.

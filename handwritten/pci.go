@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
 )
 
 // The entries of nvidia-smi's unnamed table. What is known of their arguments stands in internal.h.

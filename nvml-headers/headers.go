@@ -21,6 +21,11 @@ import (
 // Module is the Go module whose releases carry the headers.
 const Module = "github.com/NVIDIA/go-nvml"
 
+// Internal declares, as C, what libnvidia-ml.so answers and no nvml.h declares. It is read after every header.
+//
+//go:embed internal.h
+var Internal []byte
+
 //go:embed versions.yaml
 var versionsYAML []byte
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-//go:embed *.yaml
+//go:embed boards/*.yaml
 var sources embed.FS
 
 //go:embed schema.json
@@ -21,7 +21,7 @@ const Default = "h100"
 // Names lists the shipped boards.
 func Names() []string {
 	var names []string
-	entries, _ := sources.ReadDir(".") // an embedded folder can always be read
+	entries, _ := sources.ReadDir("boards") // an embedded folder can always be read
 	for _, e := range entries {
 		if name, ok := strings.CutSuffix(e.Name(), ".yaml"); ok {
 			names = append(names, name)
@@ -43,7 +43,7 @@ func Source(name string) ([]byte, error) {
 	if names := Names(); !slices.Contains(names, name) {
 		return nil, unknownBoard(name, names)
 	}
-	return sources.ReadFile(name + ".yaml")
+	return sources.ReadFile("boards/" + name + ".yaml")
 }
 
 // ParseSource reads a shipped board from its YAML text, which is what the compiled-in boards are made from.

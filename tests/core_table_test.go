@@ -56,7 +56,7 @@ func memoryProgram(t *testing.T, version string) string {
 	require.NoError(t, err)
 	table := filepath.Join(t.TempDir(), "table.c")
 	require.NoError(t, os.WriteFile(table, m.table(v.NVML), 0o644))
-	flags := []string{table, "-O0", "-I", "tests/testdata/core", "-I", "generator/runtime/front"}
+	flags := []string{table, "-O0", "-I", "tests/testdata/core", "-I", "nvml-headers", "-I", "library/front"}
 	for _, part := range []string{"refusals.c", "guards.c", "fuzz.c"} {
 		flags = append(flags, filepath.Join("tests", "testdata", "core", part))
 	}

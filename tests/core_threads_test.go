@@ -74,7 +74,7 @@ func (m *coreModel) goCalls() []byte {
 import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/handwritten"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+	"github.com/nvmlfab/nvmlfab/engine"
 )
 
 var calls = []func(d *engine.Device, s *engine.EventSet, uuid string){

@@ -39,7 +39,7 @@ const walkthroughHead = `package handwritten
 
 import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+	"github.com/nvmlfab/nvmlfab/engine"
 )
 
 `

@@ -49,9 +49,10 @@ func render(f *jen.File) ([]byte, error) {
 }
 
 const (
-	abiPath    = Module + "/generated/abi"
-	enginePath = Module + "/handwritten/engine"
-	handPath   = Module + "/handwritten"
+	abiPath     = Module + "/generated/abi"
+	enginePath  = Module + "/engine"
+	marshalPath = Module + "/library/marshal"
+	handPath    = Module + "/handwritten"
 )
 
 // goType renders a Go type text of package binding as code, with its imports.

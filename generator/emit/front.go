@@ -9,7 +9,7 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/generator/binding"
 	"github.com/nvmlfab/nvmlfab/generator/model"
-	"github.com/nvmlfab/nvmlfab/generator/runtime"
+	headers "github.com/nvmlfab/nvmlfab/nvml-headers"
 )
 
 // lifecycle names the C functions behind the symbols that load and unload the core.
@@ -22,20 +22,12 @@ var lifecycle = map[string]string{
 var FrontOnly = map[string]bool{"nvmlErrorString": true, "nvmlInternalGetExportTable": true}
 
 // Front renders the C sources of the library that exports in.Header's functions.
-func Front(in Input) (Files, error) {
-	out := Files{
+func Front(in Input) Files {
+	return Files{
 		"front/front.c":   frontFunctions(in),
 		"front/layout.c":  frontLayout(in),
 		"front/symbols.h": frontSymbols(in),
 	}
-	sources, err := runtime.C()
-	if err != nil {
-		return nil, err
-	}
-	for name, text := range sources {
-		out["front/"+name] = slices.Concat([]byte("/* "+notice+" */\n"), text)
-	}
-	return out, nil
 }
 
 func frontSymbols(in Input) []byte {
@@ -152,7 +144,7 @@ func frontLayout(in Input) []byte {
 // Verify reads a rendered front back and compares every definition with the header's
 // prototype, typedef names included: a C compiler lets an enum pass for an unsigned int.
 func Verify(header *model.Header, headerText, front []byte) error {
-	defined, err := model.ParseDefinitions(header.NVML, headerText, runtime.Internal, front)
+	defined, err := model.ParseDefinitions(header.NVML, headerText, headers.Internal, front)
 	if err != nil {
 		return fmt.Errorf("rendered front: %w", err)
 	}

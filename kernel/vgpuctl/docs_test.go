@@ -64,9 +64,9 @@ func TestDocumentedStructures(t *testing.T) {
 func TestDocumentedLimits(t *testing.T) {
 	text := doc(t, "vgpuctl.md")
 	for file, pattern := range map[string]string{
-		"../logic/policy.h":       `#define POLICIES_MAX (\d+)u`,
-		"../kernel/vgpu/events.c": `#define EVENTS (\d+)u`,
-		"../uapi/nvrm.h":          `#define NV_MINOR_GPU_MAX (\d+)`,
+		"../logic/policy.h": `#define POLICIES_MAX (\d+)u`,
+		"../vgpu/events.c":  `#define EVENTS (\d+)u`,
+		"../uapi/nvrm.h":    `#define NV_MINOR_GPU_MAX (\d+)`,
 	} {
 		source, err := os.ReadFile(file)
 		require.NoError(t, err)

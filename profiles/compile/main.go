@@ -1,4 +1,4 @@
-// Compile turns the boards in profiles/*.yaml into Go literals, so that no program parses YAML to serve a shipped board,
+// Compile turns the boards in profiles/boards/*.yaml into Go literals, so that no program parses YAML to serve a shipped board,
 // and the Go types of a profile into a JSON Schema, so that editors can complete and check one.
 //
 //	go run -tags bootstrap ./profiles/compile [-check] [-dir profiles]

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/enginetest"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/handwritten"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine/enginetest"
 )
 
 // lives counts references as the front does.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine/enginetest"
+	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/enginetest"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 

@@ -2,37 +2,26 @@ package emit
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/dave/jennifer/jen"
 
 	"github.com/nvmlfab/nvmlfab/generator/binding"
 	"github.com/nvmlfab/nvmlfab/generator/model"
-	"github.com/nvmlfab/nvmlfab/generator/runtime"
 )
 
-// Core renders the Go package of the core: the call gate and, for every retired stub,
-// the function that unpacks its arguments and packs its results.
-func Core(in Input) (Files, error) {
+// Dispatch renders, for every retired stub, the function that unpacks its arguments and packs its results.
+func Dispatch(in Input) (Files, error) {
 	text, err := render(dispatch(in))
 	if err != nil {
-		return nil, fmt.Errorf("core/dispatch.go: %w", err)
+		return nil, fmt.Errorf("dispatch/dispatch.go: %w", err)
 	}
-	out := Files{"core/dispatch.go": text}
-	sources, err := runtime.Go()
-	if err != nil {
-		return nil, err
-	}
-	for name, text := range sources {
-		out["core/"+name] = slices.Concat([]byte("// "+notice+"\n"), text)
-	}
-	return out, nil
+	return Files{"dispatch/dispatch.go": text}, nil
 }
 
 func dispatch(in Input) *jen.File {
-	f := goFile("main", "")
-	f.Comment("calls holds the unpacking function of every retired stub, by symbol number.")
-	f.Var().Id("calls").Op("=").Index(jen.Qual(abiPath, "SymbolCount")).Func().Params(jen.Qual("unsafe", "Pointer")).Qual(abiPath, "Return").
+	f := goFile("dispatch", "Package dispatch has, for every retired stub, the function that unpacks its arguments and packs its results.")
+	f.Comment("Calls holds the unpacking function of every retired stub, by symbol number.")
+	f.Var().Id("Calls").Op("=").Index(jen.Qual(abiPath, "SymbolCount")).Func().Params(jen.Qual("unsafe", "Pointer")).Qual(abiPath, "Return").
 		ValuesFunc(func(g *jen.Group) {
 			for _, s := range in.Symbols {
 				if in.Func(s.Name) != "" {
@@ -61,12 +50,12 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 	var packs, stores []func(*jen.Group) // what happens after success: first what can still fail, so that all or nothing is written
 	var optional *jen.Statement          // true if every pointer that may be NULL is
 	word := func(i int, typ string) *jen.Statement {
-		return jen.Id("word").Types(goType(typ)).Call(jen.Id("a"), jen.Lit(i))
+		return jen.Qual(marshalPath, "Word").Types(goType(typ)).Call(jen.Id("a"), jen.Lit(i))
 	}
 	// pointer loads parameter i into a variable p<i>, refusing NULL
 	pointer := func(i int, null bool) *jen.Statement {
 		p := fmt.Sprintf("p%d", i)
-		g.Id(p).Op(":=").Id("pointer").Call(jen.Id("a"), jen.Lit(i))
+		g.Id(p).Op(":=").Qual(marshalPath, "Pointer").Call(jen.Id("a"), jen.Lit(i))
 		if !null {
 			g.If(jen.Id(p).Op("==").Nil()).Block(invalid())
 		}
@@ -94,13 +83,13 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 		v := jen.Id(fmt.Sprintf("v%d", a.At))
 		switch a.Role {
 		case binding.ByHandle:
-			g.Add(v.Clone()).Op(":=").Id("handle").Types(jen.Qual(enginePath, binding.HandleType(a.Type.Name))).Call(jen.Id("a"), jen.Lit(a.At))
+			g.Add(v.Clone()).Op(":=").Qual(marshalPath, "Handle").Types(jen.Qual(enginePath, binding.HandleType(a.Type.Name))).Call(jen.Id("a"), jen.Lit(a.At))
 			g.If(v.Clone().Op("==").Nil()).Block(invalid())
 			args = append(args, v)
 		case binding.ByValue:
 			args = append(args, word(a.At, binding.GoType(a.Type)))
 		case binding.Text:
-			g.List(v.Clone(), jen.Id("ok")).Op(":=").Id("text").Call(jen.Id("a"), jen.Lit(a.At))
+			g.List(v.Clone(), jen.Id("ok")).Op(":=").Qual(marshalPath, "Text").Call(jen.Id("a"), jen.Lit(a.At))
 			g.If(jen.Op("!").Id("ok")).Block(invalid())
 			args = append(args, v)
 		case binding.In:
@@ -128,47 +117,47 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 			})
 		case binding.Buffer:
 			p, r := pointer(a.At, false), result(a.At)
-			put := "putText"
+			put := "PutText"
 			if a.Crop {
-				put = "putCropped"
+				put = "PutCropped"
 			}
-			store(jen.Id(put).Call(p, word(a.Size, "uint32"), r))
+			store(jen.Qual(marshalPath, put).Call(p, word(a.Size, "uint32"), r))
 		case binding.FixedText:
 			p, r := pointer(a.At, false), result(a.At)
-			store(jen.Id("putText").Call(p, jen.Lit(int(a.Extent)), r))
+			store(jen.Qual(marshalPath, "PutText").Call(p, jen.Lit(int(a.Extent)), r))
 		case binding.SizedText:
 			p, n, r := pointer(a.At, true), pointer(a.Size, false), result(a.At)
-			store(jen.Id("putSized").Call(p, n, jen.Index().Byte().Parens(r.Clone().Op("+").Lit("\x00"))))
+			store(jen.Qual(marshalPath, "PutSized").Call(p, n, jen.Index().Byte().Parens(r.Clone().Op("+").Lit("\x00"))))
 		case binding.SizedBytes:
 			p, n, r := pointer(a.At, true), pointer(a.Size, false), result(a.At)
-			store(jen.Id("putSized").Call(p, n, r))
+			store(jen.Qual(marshalPath, "PutSized").Call(p, n, r))
 		case binding.List, binding.Also:
 			p, r := pointer(a.At, true), result(a.At)
 			list := r.Clone()
 			if a.IsHandle() {
-				list = jen.Id("handles").Call(r.Clone())
+				list = jen.Qual(marshalPath, "Handles").Call(r.Clone())
 			}
 			if a.Role == binding.Also {
-				store(jen.Id("putArray").Call(p, list, jen.Lit(int(a.Extent))))
+				store(jen.Qual(marshalPath, "PutArray").Call(p, list, jen.Lit(int(a.Extent))))
 				continue
 			}
 			n := pointer(a.Size, false)
 			for _, also := range s.Args {
 				if also.Role == binding.Also {
-					p = jen.Id("both").Call(p, jen.Id(fmt.Sprintf("p%d", also.At)))
+					p = jen.Qual(marshalPath, "Both").Call(p, jen.Id(fmt.Sprintf("p%d", also.At)))
 				}
 			}
-			store(jen.Id("putList").Call(n, p, list, jen.Lit(int(a.Extent)), jen.Lit(a.NullQuery)))
+			store(jen.Qual(marshalPath, "PutList").Call(n, p, list, jen.Lit(int(a.Extent)), jen.Lit(a.NullQuery)))
 		case binding.Slice:
 			p := pointer(a.At, false)
 			n := jen.Int().Parens(word(a.Size, binding.GoType(s.Func.Params[a.Size].Type)))
 			if a.InBytes {
 				n = n.Op("/").Lit(int(a.Extent))
 			}
-			g.List(v.Clone(), jen.Id("ok")).Op(":=").Id("getArray").Types(goType(a.ElemType())).Call(p.Clone(), n, jen.Lit(int(a.Extent)))
+			g.List(v.Clone(), jen.Id("ok")).Op(":=").Qual(marshalPath, "GetArray").Types(goType(a.ElemType())).Call(p.Clone(), n, jen.Lit(int(a.Extent)))
 			g.If(jen.Op("!").Id("ok")).Block(invalid())
 			args = append(args, v)
-			store(jen.Id("putArray").Call(p, v.Clone(), jen.Lit(int(a.Extent))))
+			store(jen.Qual(marshalPath, "PutArray").Call(p, v.Clone(), jen.Lit(int(a.Extent))))
 		case binding.Plain, binding.Constant, binding.Versioned:
 			p := pointer(a.At, false)
 			extent := jen.Lit(int(a.Extent))
@@ -179,11 +168,11 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 				extent = versioned(g, a, p)
 			}
 			g.Var().Add(v.Clone()).Add(goType(binding.GoType(elem(a))))
-			g.Id("get").Call(jen.Qual("unsafe", "Pointer").Parens(jen.Op("&").Add(v.Clone())), p.Clone(), extent.Clone())
+			g.Qual(marshalPath, "Get").Call(jen.Qual("unsafe", "Pointer").Parens(jen.Op("&").Add(v.Clone())), p.Clone(), extent.Clone())
 			args = append(args, jen.Op("&").Add(v.Clone()))
 			if a.Role != binding.Constant && !a.Type.Const {
 				stores = append(stores, func(g *jen.Group) {
-					g.Id("put").Call(p.Clone(), jen.Qual("unsafe", "Pointer").Parens(jen.Op("&").Add(v.Clone())), extent.Clone())
+					g.Qual(marshalPath, "Put").Call(p.Clone(), jen.Qual("unsafe", "Pointer").Parens(jen.Op("&").Add(v.Clone())), extent.Clone())
 				})
 			}
 		}
@@ -228,7 +217,7 @@ func counted(g *jen.Group, a binding.Arg, p *jen.Statement) *jen.Statement {
 	n := versioned(g, a, p)
 	typ := goType(binding.GoType(elem(a)))
 	last := a.Known.Fields[len(a.Known.Fields)-1]
-	g.Id("ok").Op(":=").Id("counted").Call(
+	g.Id("ok").Op(":=").Qual(marshalPath, "Counted").Call(
 		jen.Op("&").Add(n.Clone()),
 		p.Clone(),
 		jen.Qual("unsafe", "Offsetof").Call(typ.Clone().Values().Dot(fieldName(a.Counted))),

@@ -1,5 +1,4 @@
-//go:build ignore
-
+// Command core is libnvmlfab-core.so, the Go library behind the front: it has one export, nvmlfab_call.
 package main
 
 /*
@@ -15,8 +14,10 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/handwritten/engine"
+	"github.com/nvmlfab/nvmlfab/generated/dispatch"
+	"github.com/nvmlfab/nvmlfab/library/marshal"
 )
 
 // Numbers beyond every symbol, as in front.h.
@@ -47,16 +48,16 @@ func nvmlfab_call(index C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
 		}
 	}()
 	makeRoom(false)
-	if index < C.uint32_t(len(calls)) && calls[index] != nil {
-		return C.uint32_t(calls[index](args))
+	if index < C.uint32_t(len(dispatch.Calls)) && dispatch.Calls[index] != nil {
+		return C.uint32_t(dispatch.Calls[index](args))
 	}
 	switch index {
 	case hello:
-		*(*uint64)(pointer(args, 2)) = abi.ModelHash
-		if word[uint64](args, 0) != abi.ModelHash {
+		*(*uint64)(marshal.Pointer(args, 2)) = abi.ModelHash
+		if marshal.Word[uint64](args, 0) != abi.ModelHash {
 			return C.uint32_t(abi.ERROR_LIB_RM_VERSION_MISMATCH)
 		}
-		engine.Use(&host{(*space)(pointer(args, 1))})
+		engine.Use(&host{(*space)(marshal.Pointer(args, 1))})
 		return C.uint32_t(abi.SUCCESS)
 	case level:
 		return C.uint32_t(engine.Level())

@@ -1,0 +1,149 @@
+// Package marshal moves arguments and results between C memory and Go values. It alone follows a caller's pointers.
+package marshal
+
+import (
+	"unsafe"
+
+	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+)
+
+// Word reads argument i as a T of at most eight bytes.
+func Word[T any](args unsafe.Pointer, i uintptr) T { return *(*T)(unsafe.Add(args, i*8)) }
+
+// Pointer reads argument i as an address of the caller's.
+func Pointer(args unsafe.Pointer, i uintptr) unsafe.Pointer { return Word[unsafe.Pointer](args, i) }
+
+// Handle reads argument i as a handle of a T, nil if it is none of this generation.
+func Handle[T any](args unsafe.Pointer, i uintptr) *T {
+	t, _ := engine.Object(Word[uintptr](args, i)).(*T)
+	return t
+}
+
+type handler interface{ Handle() uintptr }
+
+// Handles turns engine objects into the addresses that stand for them.
+func Handles[T handler](list []T) []uintptr {
+	out := make([]uintptr, len(list))
+	for i, t := range list {
+		out[i] = t.Handle()
+	}
+	return out
+}
+
+// maxText bounds how far a caller's string is read: names and identifiers are short.
+const maxText = 4096
+
+// Text reads argument i as a C string.
+func Text(args unsafe.Pointer, i uintptr) (string, bool) {
+	p := Pointer(args, i)
+	if p == nil {
+		return "", false
+	}
+	n := 0
+	for n < maxText && *(*byte)(unsafe.Add(p, n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice((*byte)(p), n)), true
+}
+
+// Get and put copy the first n bytes of a struct, as raw bytes: the caller's memory is
+// none of the garbage collector's business.
+func Get(to, from unsafe.Pointer, n int) {
+	copy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(from), n))
+}
+
+func Put(to, from unsafe.Pointer, n int) { Get(to, from, n) }
+
+// PutText writes s and its terminator if size bytes hold them.
+func PutText(to unsafe.Pointer, size uint32, s string) abi.Return {
+	if uint64(len(s))+1 > uint64(size) {
+		return abi.ERROR_INSUFFICIENT_SIZE
+	}
+	buf := unsafe.Slice((*byte)(to), len(s)+1)
+	copy(buf, s)
+	buf[len(s)] = 0
+	return abi.SUCCESS
+}
+
+// PutCropped writes as much of s as size bytes hold, terminated.
+func PutCropped(to unsafe.Pointer, size uint32, s string) abi.Return {
+	if size == 0 {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	return PutText(to, size, s[:min(uint64(len(s)), uint64(size)-1)])
+}
+
+// PutSized writes data where *size says how much the caller has; *size answers how much there is.
+func PutSized(to, size unsafe.Pointer, data []byte) abi.Return {
+	n := (*uint32)(size)
+	room := *n
+	*n = uint32(len(data))
+	if to == nil || uint64(room) < uint64(len(data)) {
+		return abi.ERROR_INSUFFICIENT_SIZE
+	}
+	copy(unsafe.Slice((*byte)(to), len(data)), data)
+	return abi.SUCCESS
+}
+
+// PutList writes a list where *count says how many elements the caller has; *count answers
+// how many there are. Elements are stride bytes apart, of which no more is written.
+func PutList[T any](count, array unsafe.Pointer, list []T, stride int, nullQuery bool) abi.Return {
+	n := (*uint32)(count)
+	room := *n
+	query := nullQuery && (array == nil || room == 0)
+	fits := uint64(room) >= uint64(len(list))
+	if array == nil && fits && !query && len(list) > 0 {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	*n = uint32(len(list))
+	switch {
+	case query:
+		return abi.SUCCESS
+	case !fits:
+		return abi.ERROR_INSUFFICIENT_SIZE
+	}
+	return PutArray(array, list, stride)
+}
+
+// Both is p, and nil if q is: two arrays under one count come together.
+func Both(p, q unsafe.Pointer) unsafe.Pointer {
+	if q == nil {
+		return nil
+	}
+	return p
+}
+
+// PutArray writes every element, stride bytes apart.
+func PutArray[T any](array unsafe.Pointer, list []T, stride int) abi.Return {
+	if len(list) > 0 && array == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	for i := range list {
+		Put(unsafe.Add(array, i*stride), unsafe.Pointer(&list[i]), stride)
+	}
+	return abi.SUCCESS
+}
+
+// maxElements bounds an array whose length a caller passes by value.
+const maxElements = 1 << 16
+
+// GetArray copies an array of the caller's.
+func GetArray[T any](array unsafe.Pointer, n, stride int) ([]T, bool) {
+	if n < 0 || n > maxElements {
+		return nil, false
+	}
+	out := make([]T, n)
+	for i := range out {
+		Get(unsafe.Pointer(&out[i]), unsafe.Add(array, i*stride), stride)
+	}
+	return out, true
+}
+
+// Counted is how many bytes a caller proves of a struct that ends in an array of room
+// elements, of which a field says how many there are.
+func Counted(n *int, p unsafe.Pointer, field uintptr, array, stride, room int) bool {
+	have := *(*uint32)(unsafe.Add(p, field))
+	*n = array + int(have)*stride
+	return have <= uint32(room)
+}
