@@ -26,14 +26,18 @@ func TestThreadsFront(t *testing.T) {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	watched := []string{"-std=c11", "-O1", "-g", "-fPIC", "-fsanitize=thread", "-fvisibility=hidden", "-Wno-deprecated-declarations",
-		"-I", "generated/front", "-I", filepath.Dir(header(t, ""))}
+		"-I", "generated/front", "-I", "library/front", "-I", "nvml-headers", "-I", filepath.Dir(header(t, ""))}
 	shared := func(name string, args ...string) string {
 		path := filepath.Join(dir, name)
 		run(t, nil, "gcc", append(append(watched, "-shared", "-o", path), args...)...).succeeds(t)
 		return path
 	}
-	sources, err := filepath.Glob(filepath.Join(root, "generated", "front", "*.c"))
-	require.NoError(t, err)
+	var sources []string
+	for _, folder := range []string{"generated", "library"} {
+		files, err := filepath.Glob(filepath.Join(root, folder, "front", "*.c"))
+		require.NoError(t, err)
+		sources = append(sources, files...)
+	}
 	shared("libnvidia-ml.so.1", append(sources, "-Wl,-soname,libnvidia-ml.so.1", "-Wl,-z,nodelete")...)
 	core := []string{"tests/testdata/core/stubcore.c"}
 	for _, s := range m.symbols {
