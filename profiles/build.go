@@ -18,6 +18,8 @@ type file struct {
 	Extends Opt[string] `yaml:"extends"`
 	// Count is the number of devices; those without an entry in devices get an identity of their own.
 	Count Opt[uint32] `yaml:"count" range:"1..10000"`
+	// Only names the devices that remain, by index or UUID. They are counted anew in this order and keep what identifies them.
+	Only []DeviceName `yaml:"only"`
 	// System is what NVML says about driver and library.
 	System System `yaml:"system"`
 	// DeviceDefaults hold for every device that does not say otherwise.
@@ -39,24 +41,26 @@ type file struct {
 // maxDevices is the bound that count and num_devices have too: a short list of entries must not fill the memory.
 const maxDevices = 10_000
 
-// builder lays base board, defaults and entries over one another.
+// builder lays one document over a board: what it says of all devices, then its entries for single ones.
 type builder struct {
 	decoder
 	file
-	base    []Device
-	system  System // of the base board
-	entries map[uint32]*yaml.Node
-	line    int // of devices, for messages about a device without an entry
+	base     []Device
+	template Properties // of devices that the base board does not have
+	system   System     // of the base board
+	entries  map[uint32]*yaml.Node
+	line     int // of devices, for messages about a device without an entry
 }
 
-func build(data []byte, base func(string) (*Board, error)) (*Board, error) {
-	root, err := document(data)
-	if err != nil {
-		return nil, err
-	}
-	b := &builder{entries: map[uint32]*yaml.Node{}, line: root.Line}
-	if err := b.extend(find(root, "extends"), base); err != nil {
-		return nil, err
+// lay builds the board of one document. It changes base, which is nil for a document that starts from nothing, only in
+// the copy that it returns.
+func (b *builder) lay(root *yaml.Node, base *Board) (*Board, error) {
+	b.entries, b.line = map[uint32]*yaml.Node{}, root.Line
+	if base != nil {
+		b.base, b.system = base.Devices, base.System
+		b.Version, b.System, b.NVLink, b.Topology = base.Version, base.System, base.NVLink, base.Topology
+		b.MIG, b.InfiniBand = base.MIG, base.InfiniBand
+		b.System.NumDevices = Opt[uint32]{} // the base has the devices that it has
 	}
 	if err := b.over(root, &b.file, top); err != nil {
 		return nil, err
@@ -70,29 +74,14 @@ func build(data []byte, base func(string) (*Board, error)) (*Board, error) {
 		return nil, err
 	}
 	b.versions()
-	return &Board{
+	board := &Board{
 		Version: b.Version, System: b.System, Devices: devices, NVLink: b.NVLink, Topology: b.Topology,
 		MIG: b.MIG, InfiniBand: b.InfiniBand,
-	}, nil
-}
-
-// extend starts from the board that extends names.
-func (b *builder) extend(n *yaml.Node, base func(string) (*Board, error)) error {
-	if n == nil {
-		return nil
 	}
-	var name string
-	if err := b.over(n, &name, "extends"); err != nil {
-		return err
+	if len(b.Only) > 0 {
+		return board, b.keep(board, find(root, "only"))
 	}
-	board, err := base(name)
-	if err != nil {
-		return wrong(n, "extends: %s", err)
-	}
-	b.base, b.system = board.Devices, board.System
-	b.System, b.NVLink, b.Topology = board.System, board.NVLink, board.Topology
-	b.MIG, b.InfiniBand = board.MIG, board.InfiniBand
-	return nil
+	return board, nil
 }
 
 // list finds the entry of each device and returns how many devices there are.
@@ -141,14 +130,12 @@ func (b *builder) list(root *yaml.Node) (uint32, error) {
 
 // devices makes the devices complete.
 func (b *builder) devices(count uint32) ([]Device, error) {
-	template := Device{}
-	if len(b.base) > 0 {
-		template.Properties = b.base[0].Properties
-		template.PCI.BusID = Opt[BusID]{}
-	}
+	template := Device{Properties: b.template}
+	template.PCI.BusID = Opt[BusID]{}
 	if err := b.defaults(&template); err != nil {
 		return nil, err
 	}
+	b.template = template.Properties
 	devices := make([]Device, count)
 	for i := range devices {
 		d := &devices[i]

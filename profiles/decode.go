@@ -27,7 +27,12 @@ type Error struct {
 	Text string
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text) }
+func (e *Error) Error() string {
+	if e.Line == 0 { // of a flag
+		return fmt.Sprintf("%s: %s", e.File, e.Text)
+	}
+	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text)
+}
 
 func empty(n *yaml.Node, path string) error {
 	return wrong(n, "%s is empty: fill it in, write N/A for what the board does not have, or leave it out", path)

@@ -73,20 +73,23 @@ func Parse(name string, data []byte) (*Board, error) { return parse(name, data, 
 
 // parse is Parse with the boards that extends can name.
 func parse(name string, data []byte, base func(string) (*Board, error)) (*Board, error) {
-	b, err := build(data, base)
-	if err != nil {
-		var e *Error
-		if !errors.As(err, &e) {
-			e = &Error{Line: 1, Text: err.Error()}
-		}
-		return nil, &Error{name, e.Line, e.Text}
+	var s stack
+	if err := s.file(name, data, base); err != nil {
+		return nil, err
 	}
-	b.Name = strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".yaml"), ".yml")
-	return b, nil
+	return s.board, nil
 }
 
-// document parses YAML into the mapping that a profile is.
-func document(data []byte) (*yaml.Node, error) {
+// boardName is what a board is called that comes from a file.
+func boardName(path string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".yaml"), ".yml")
+}
+
+// maxDocuments bounds how often a file may lay something over all of its devices.
+const maxDocuments = 64
+
+// documents parses YAML into mappings, of which a profile has one and then one for each layer.
+func documents(data []byte) ([]*yaml.Node, error) {
 	if len(data) > maxFile {
 		return nil, errTooBig
 	}
@@ -102,26 +105,31 @@ func document(data []byte) (*yaml.Node, error) {
 		}
 		i += size
 	}
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	var doc, second yaml.Node
-	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+	var roots []*yaml.Node
+	for dec := yaml.NewDecoder(bytes.NewReader(data)); ; {
+		var doc yaml.Node
+		if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, syntax(err, data)
+		}
+		root := resolve(doc.Content[0])
+		switch {
+		case root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" && len(roots) == 0:
+			return nil, errEmpty
+		case root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null":
+			return nil, wrong(root, "nothing follows this ---: take it away, or write what changes")
+		case root.Kind != yaml.MappingNode:
+			return nil, wrong(root, "want the sections of a profile, got %s", kind(root))
+		case len(roots) == maxDocuments:
+			return nil, wrong(root, "a profile has at most %d documents", maxDocuments)
+		}
+		roots = append(roots, root)
+	}
+	if len(roots) == 0 {
 		return nil, errEmpty
-	} else if err != nil {
-		return nil, syntax(err, data)
 	}
-	if err := dec.Decode(&second); err == nil {
-		return nil, wrong(&second, "a second document starts here: a profile is one")
-	} else if !errors.Is(err, io.EOF) {
-		return nil, syntax(err, data)
-	}
-	root := resolve(doc.Content[0])
-	if root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" {
-		return nil, errEmpty
-	}
-	if root.Kind != yaml.MappingNode {
-		return nil, wrong(root, "want the sections of a profile, got %s", kind(root))
-	}
-	return root, nil
+	return roots, nil
 }
 
 var errEmpty = errors.New("is empty: want at least extends or devices")

@@ -36,6 +36,23 @@ func (u *UUID) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// DeviceName is a device's index or UUID.
+type DeviceName string
+
+// UnmarshalText accepts a number or a UUID.
+func (n *DeviceName) UnmarshalText(text []byte) error {
+	if index, err := strconv.ParseUint(string(text), 10, 32); err == nil {
+		*n = DeviceName(strconv.FormatUint(index, 10))
+		return nil
+	}
+	var u UUID
+	if err := u.UnmarshalText(text); err != nil {
+		return fmt.Errorf("%.80q is neither an index nor a UUID: %w", text, err)
+	}
+	*n = DeviceName(u)
+	return nil
+}
+
 // BusID is a PCI address.
 type BusID struct {
 	Domain                uint32

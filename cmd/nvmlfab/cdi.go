@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
@@ -198,82 +197,43 @@ func (c hookCmd) Run() error {
 
 // showContainer shows to a container the GPUs whose device nodes it was given.
 func showContainer(top string, text []byte) error {
-	if text, err := visible(top, text); err != nil || text == nil {
+	board, text, err := visible(top, text)
+	if err != nil || board == nil {
 		return err
-	} else {
-		board, err := profiles.Parse(machine.ProfileFile, text)
-		if err != nil {
-			return err
-		}
-		umask := unix.Umask(0)
-		defer unix.Umask(umask)
-		dir := filepath.Join(top, private)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(containerProfile)), text, 0o644); err != nil {
-			return err
-		}
-		m := merger{top: top}
-		return m.mergeAll(machine.New(board, machine.Options{CPUs: onlineCPUs()}), "sys", "proc")
 	}
+	umask := unix.Umask(0)
+	defer unix.Umask(umask)
+	dir := filepath.Join(top, private)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, filepath.Base(containerProfile)), text, 0o644); err != nil {
+		return err
+	}
+	m := merger{top: top}
+	return m.mergeAll(machine.New(board, machine.Options{CPUs: onlineCPUs()}), "sys", "proc")
 }
 
-// visible is the profile less the GPUs that a container has no device node of; nil if it has none at all.
-func visible(top string, text []byte) ([]byte, error) {
-	board, err := profiles.Parse(machine.ProfileFile, text)
+// visible is the staged board, and its text, less the GPUs that a container has no device node of; nil if it has none at all.
+func visible(top string, text []byte) (*profiles.Board, []byte, error) {
+	base := profiles.Base{Name: machine.ProfileFile, Text: text}
+	board, err := base.With()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var keep []*profiles.Device
+	var keep []profiles.UUID
 	for i := range board.Devices {
 		if d := &board.Devices[i]; exists(filepath.Join(top, fmt.Sprintf("dev/nvidia%d", d.MinorNumber.Or(d.Index)))) {
-			keep = append(keep, d)
+			keep = append(keep, d.UUID)
 		}
 	}
 	switch len(keep) {
 	case 0:
-		return nil, nil
+		return nil, nil, nil
 	case len(board.Devices):
-		return text, nil
+		return board, text, nil
 	}
-	return subset(text, keep)
-}
-
-// subset is a profile with some of its GPUs, counted anew. They keep what identifies them, and what the file says of them.
-func subset(text []byte, keep []*profiles.Device) ([]byte, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, err
-	}
-	root := doc.Content[0]
-	entries := map[uint32]*yaml.Node{}
-	if i := slices.IndexFunc(root.Content, func(n *yaml.Node) bool { return n.Value == "devices" }); i >= 0 {
-		for at, n := range root.Content[i+1].Content {
-			index := struct{ Index uint32 }{uint32(at)}
-			if err := n.Decode(&index); err != nil {
-				return nil, err
-			}
-			entries[index.Index] = n
-		}
-	}
-	list := yaml.Node{Kind: yaml.SequenceNode}
-	for i, d := range keep {
-		n := entries[d.Index]
-		if n == nil {
-			n = &yaml.Node{Kind: yaml.MappingNode}
-		}
-		set(n, "index", i)
-		set(n, "uuid", string(d.UUID))
-		set(n, "minor_number", d.MinorNumber.Or(d.Index))
-		set(section(n, "pci"), "bus_id", d.PCI.BusID.Value.String())
-		if serial, ok := d.Serial.Get(); ok {
-			set(n, "serial", serial)
-		}
-		list.Content = append(list.Content, n)
-	}
-	set(root, "count", nil)
-	set(section(root, "system"), "num_devices", len(keep))
-	set(root, "devices", &list)
-	return yaml.Marshal(&doc)
+	only := profiles.Only("the container's GPUs", keep)
+	board, err = base.With(only)
+	return board, base.File(only), err
 }

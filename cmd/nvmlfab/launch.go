@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"debug/buildinfo"
 	"debug/elf"
 	"errors"
@@ -14,7 +15,6 @@ import (
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
 	"golang.org/x/sys/unix"
-	"gopkg.in/yaml.v3"
 )
 
 // The variables that choose a profile; a file wins.
@@ -25,11 +25,10 @@ const (
 
 // profile is a board and where it comes from.
 type profile struct {
-	board *profiles.Board
-	name  string // of a shipped board; empty for a file
-	path  string // of a file
-	given bool   // by a flag, and not by the environment
-	text  []byte // of a file that is nowhere yet; nil if the profile is as it stands
+	board  *profiles.Board
+	base   profiles.Base
+	layers []profiles.Layer // what flags change of the base
+	given  bool             // by a flag, and not by the environment
 }
 
 func isFile(profile string) bool {
@@ -39,24 +38,25 @@ func isFile(profile string) bool {
 
 // choose loads the profile that a flag names, or else the environment.
 func choose(flag *string) (p profile, err error) {
-	what := profileName
-	switch path := os.Getenv(profileFile); {
+	what, path := profileName, os.Getenv(profileFile)
+	switch {
 	case flag != nil && isFile(*flag):
-		p.path, p.given = *flag, true
+		path, p.given = *flag, true
 	case flag != nil:
-		p.name, p.given, what = *flag, true, "--profile"
-	case path != "":
-		p.path = path
-	default:
-		if p.name = os.Getenv(profileName); p.name == "" {
-			p.name = profiles.Default
-		}
+		path, p.base.Name, p.given, what = "", *flag, true, "--profile"
+	case path == "":
+		p.base.Name = cmp.Or(os.Getenv(profileName), profiles.Default)
 	}
-	if p.path != "" {
-		p.board, err = profiles.Load(p.path)
+	if path != "" {
+		text, err := profiles.Read(path)
+		if err != nil {
+			return p, err
+		}
+		p.base = profiles.Base{Name: path, Text: text}
+		p.board, err = p.base.With()
 		return p, err
 	}
-	if p.board, err = profiles.Shipped(p.name); err != nil {
+	if p.board, err = p.base.With(); err != nil {
 		err = fmt.Errorf("%s: %w", what, err)
 	}
 	return p, err
@@ -65,8 +65,15 @@ func choose(flag *string) (p profile, err error) {
 // change gives the profile another number of GPUs or another driver; zero and empty leave it as it is. It refuses a driver's
 // version that cannot be part of a file's name.
 func (p *profile) change(gpus uint32, driver string) error {
-	if gpus != 0 || driver != "" {
-		if err := p.edit(gpus, driver); err != nil {
+	if gpus != 0 {
+		p.layers = append(p.layers, profiles.GPUs("--gpus", gpus))
+	}
+	if driver != "" {
+		p.layers = append(p.layers, profiles.Driver("--driver", driver))
+	}
+	if len(p.layers) > 0 {
+		var err error
+		if p.board, err = p.base.With(p.layers...); err != nil {
 			return err
 		}
 	}
@@ -78,75 +85,24 @@ func (p *profile) change(gpus uint32, driver string) error {
 
 var driverVersion = regexp.MustCompile(`^[0-9][0-9A-Za-z.-]*$`)
 
-func (p *profile) edit(gpus uint32, driver string) (err error) {
-	text := []byte("extends: " + p.name + "\n")
-	if p.path != "" {
-		if text, err = os.ReadFile(p.path); err != nil {
-			return err
-		}
+// changed is the profile as one file, if it is neither a shipped board nor a file as it stands.
+func (p *profile) changed() []byte {
+	if len(p.layers) == 0 {
+		return nil
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil || len(doc.Content) == 0 {
-		return fmt.Errorf("%s: cannot be changed: %w", p.path, err)
-	}
-	root := doc.Content[0]
-	if gpus != 0 {
-		set(root, "count", nil)
-		set(section(root, "system"), "num_devices", gpus)
-	}
-	if driver != "" {
-		set(section(root, "system"), "driver_version", driver)
-		set(section(root, "system"), "nvml_version", nil)
-	}
-	if p.text, err = yaml.Marshal(&doc); err != nil {
-		return err
-	}
-	p.board, err = profiles.Parse("with --gpus or --driver", p.text)
-	return err
-}
-
-// section is a mapping of a mapping, made if it is missing.
-func section(n *yaml.Node, key string) *yaml.Node {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key && n.Content[i+1].Kind == yaml.MappingNode {
-			return n.Content[i+1]
-		}
-	}
-	set(n, key, map[string]string{})
-	value := n.Content[len(n.Content)-1]
-	value.Style = 0
-	return value
-}
-
-// set gives a mapping's key a value; nil takes it away.
-func set(n *yaml.Node, key string, value any) {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			n.Content = append(n.Content[:i:i], n.Content[i+2:]...)
-			break
-		}
-	}
-	if value == nil {
-		return
-	}
-	var name, node yaml.Node
-	name.SetString(key)
-	if err := node.Encode(value); err != nil {
-		panic(err) // a number, a text or an empty mapping always encodes
-	}
-	n.Content = append(n.Content, &name, &node)
+	return p.base.File(p.layers...)
 }
 
 // setProfile puts the profile into the environment; changed is where its changed text can be read.
 func (p *profile) setProfile(changed string) error {
 	switch {
-	case p.text != nil:
+	case len(p.layers) > 0:
 		os.Unsetenv(profileName)
 		return os.Setenv(profileFile, changed)
 	case !p.given:
 		return nil
-	case p.path != "":
-		path, err := filepath.Abs(p.path)
+	case p.base.Text != nil:
+		path, err := filepath.Abs(p.base.Name)
 		if err != nil {
 			return err
 		}
@@ -154,7 +110,7 @@ func (p *profile) setProfile(changed string) error {
 		return os.Setenv(profileFile, path)
 	default:
 		os.Unsetenv(profileFile)
-		return os.Setenv(profileName, p.name)
+		return os.Setenv(profileName, p.base.Name)
 	}
 }
 
@@ -178,9 +134,9 @@ func onlineCPUs() []uint32 {
 
 // showNamespace shows the board to what runs in this mount namespace.
 func (p *profile) showNamespace(libraries string, system bool) error {
-	m := namespace{tree: p.tree(system), libraries: libraries, identity: p.name + "\n" + p.path + "\n" + string(p.text)}
-	if p.text != nil {
-		m.files = map[string][]byte{"profile.yaml": p.text}
+	m := namespace{tree: p.tree(system), libraries: libraries, identity: p.base.Name + "\n" + string(p.base.File(p.layers...))}
+	if text := p.changed(); text != nil {
+		m.files = map[string][]byte{"profile.yaml": text}
 	}
 	if err := m.show(); err != nil {
 		return err
@@ -211,13 +167,13 @@ func (p *profile) showPreloaded(libraries, program string) error {
 		return err
 	}
 	changed := ""
-	if p.text != nil {
+	if text := p.changed(); text != nil {
 		// A file without a name, which lives as long as this process, and the program in its place.
 		fd, err := unix.MemfdCreate("nvmlfab-profile", 0)
 		if err != nil {
 			return err
 		}
-		if _, err := unix.Write(fd, p.text); err != nil {
+		if _, err := unix.Write(fd, text); err != nil {
 			return err
 		}
 		changed = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)

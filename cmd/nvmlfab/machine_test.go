@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nvmlfab/nvmlfab/profiles"
 	oci "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -73,35 +72,6 @@ func TestCDI(t *testing.T) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, string(text), out.stdout)
-}
-
-// TestSubset: some GPUs of a profile are those GPUs, counted anew.
-func TestSubset(t *testing.T) {
-	for name, text := range map[string]string{"shipped": "", "extended": "extends: h100\n", "a list": "extends: h100\ncount: 4\ndevices: [{index: 3, name: X}]\n"} {
-		t.Run(name, func(t *testing.T) {
-			data := []byte(text)
-			if text == "" {
-				var err error
-				data, err = profiles.Source("h100")
-				require.NoError(t, err)
-			}
-			whole, err := profiles.Parse("x", data)
-			require.NoError(t, err)
-			data, err = subset(data, []*profiles.Device{&whole.Devices[3], &whole.Devices[1]})
-			require.NoError(t, err)
-			part, err := profiles.Parse("x", data)
-			require.NoError(t, err, "%s", data)
-			require.Len(t, part.Devices, 2)
-			for i, j := range []int{3, 1} {
-				got, want := part.Devices[i], whole.Devices[j]
-				assert.Equal(t, want.UUID, got.UUID)
-				assert.Equal(t, want.PCI, got.PCI)
-				assert.Equal(t, want.MinorNumber, got.MinorNumber)
-				assert.Equal(t, want.Name, got.Name)
-				assert.Equal(t, want.Serial, got.Serial)
-			}
-		})
-	}
 }
 
 // TestLibraryCache: the dynamic linker reads the changed cache.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 
@@ -41,11 +40,7 @@ func (c stageCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	text, err := p.source()
-	if err != nil {
-		return err
-	}
-	options := machine.Options{CPUs: onlineCPUs(), System: true, Libraries: libraries, SMI: c.SMI, Profile: string(text)}
+	options := machine.Options{CPUs: onlineCPUs(), System: true, Libraries: libraries, SMI: c.SMI, Profile: string(p.source())}
 	if cuda := filepath.Join(home(), "lib", "libcuda-none.so.1"); exists(cuda) {
 		options.CUDA = cuda
 	}
@@ -56,14 +51,13 @@ func (c stageCmd) Run() error {
 }
 
 // source is the profile as the text of a file.
-func (p *profile) source() ([]byte, error) {
-	switch {
-	case p.text != nil:
-		return p.text, nil
-	case p.path != "":
-		return os.ReadFile(p.path)
+func (p *profile) source() []byte {
+	if p.base.Text == nil && len(p.layers) == 0 {
+		if text, err := profiles.Source(p.base.Name); err == nil { // with the sources of its numbers
+			return text
+		}
 	}
-	return profiles.Source(p.name)
+	return p.base.File(p.layers...)
 }
 
 type unstageCmd struct {

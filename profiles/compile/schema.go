@@ -21,6 +21,7 @@ type object = map[string]any
 // scalars are the schemas of the types that read their own text.
 var scalars = map[string]object{
 	"UUID":        {"type": "string", "pattern": "^GPU-[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
+	"DeviceName":  {"type": []any{"integer", "string"}, "minimum": 0, "pattern": "^([0-9]+|GPU-[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"},
 	"BusID":       {"type": "string", "pattern": `^(([0-9A-Fa-f]{4}){1,2}:)?[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]$`},
 	"Enabled":     {"enum": []any{"enabled", "disabled", true, false}},
 	"PState":      {"type": "string", "pattern": "^P([0-9]|1[0-5])$"},

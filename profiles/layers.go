@@ -1,0 +1,232 @@
+package profiles
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Base is what a board starts from: the text of a profile file, or without text the shipped board of that name.
+type Base struct {
+	Name string // of the shipped board, or of the file
+	Text []byte
+}
+
+// Layer changes a board. It is written like a profile file, without extends: what it does not mention stays as it is.
+type Layer struct {
+	Name string // what messages call it: a file or a flag
+	Text []byte
+	flag bool // its errors have no line
+}
+
+// GPUs is the layer of a flag that gives the board another number of devices.
+func GPUs(flag string, count uint32) Layer {
+	return Layer{flag, fmt.Appendf(nil, "count: %d\n", count), true}
+}
+
+// Driver is the layer of a flag that gives the board another driver.
+func Driver(flag, version string) Layer {
+	return Layer{flag, fmt.Appendf(nil, "system: {driver_version: %q}\n", version), true}
+}
+
+// Only is the layer that leaves the board some of its devices, as a container sees those that it was given.
+func Only(name string, devices []UUID) Layer {
+	text := []byte("only:\n")
+	for _, uuid := range devices {
+		text = fmt.Appendf(text, "  - %s\n", uuid)
+	}
+	return Layer{name, text, true}
+}
+
+// With lays layers over the base, each over those before it. Every error is an [*Error] that names the file and the
+// line, or the flag, that is wrong; that of a shipped board's unknown name is another.
+func (b Base) With(layers ...Layer) (*Board, error) {
+	var s stack
+	if b.Text == nil {
+		board, err := Shipped(b.Name)
+		if err != nil {
+			return nil, err
+		}
+		s.start(board)
+	} else if err := s.file(b.Name, b.Text, Shipped); err != nil {
+		return nil, err
+	}
+	for _, l := range layers {
+		if err := s.layer(l); err != nil {
+			return nil, err
+		}
+	}
+	return s.board, nil
+}
+
+// File is one profile file that means the base with these layers: each layer is one more document of it.
+func (b Base) File(layers ...Layer) []byte {
+	text := slices.Clone(b.Text)
+	if text == nil {
+		text = fmt.Appendf(nil, "extends: %s\n", b.Name)
+	}
+	for _, l := range layers {
+		if !bytes.HasSuffix(text, []byte("\n")) {
+			text = append(text, '\n')
+		}
+		text = fmt.Appendf(text, "---\n%s", l.Text)
+	}
+	return text
+}
+
+// stack is a board that documents are laid over.
+type stack struct {
+	board    *Board
+	template Properties // of devices that the board does not have
+}
+
+// start begins with a complete board.
+func (s *stack) start(board *Board) { s.board, s.template = board, board.Devices[0].Properties }
+
+// file begins with a profile file; base finds what its first document extends.
+func (s *stack) file(name string, data []byte, base func(string) (*Board, error)) error {
+	roots, err := documents(data)
+	if err == nil {
+		err = s.extend(find(roots[0], "extends"), base)
+	}
+	if err == nil {
+		err = s.lay(roots[0])
+	}
+	if err == nil {
+		err = s.layers(roots[1:])
+	}
+	if err != nil {
+		return named(name, err)
+	}
+	s.board.Name = boardName(name)
+	return nil
+}
+
+func (s *stack) layer(l Layer) error {
+	roots, err := documents(l.Text)
+	if err == nil {
+		err = s.layers(roots)
+	}
+	if err == nil {
+		return nil
+	}
+	e := named(l.Name, err)
+	if l.flag {
+		e.Line = 0
+	}
+	return e
+}
+
+// layers lays documents over the board, none of which may name another.
+func (s *stack) layers(roots []*yaml.Node) error {
+	for _, root := range roots {
+		if n := find(root, "extends"); n != nil {
+			return wrong(n, "extends: only the first document of a profile names what it extends")
+		}
+		if err := s.lay(root); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// extend starts from the board that extends names.
+func (s *stack) extend(n *yaml.Node, base func(string) (*Board, error)) error {
+	if n == nil {
+		return nil
+	}
+	var name string
+	var d decoder
+	if err := d.over(n, &name, "extends"); err != nil {
+		return err
+	}
+	board, err := base(name)
+	if err != nil {
+		return wrong(n, "extends: %s", err)
+	}
+	s.start(board)
+	s.board.Version = Opt[string]{} // it is the format of another file
+	return nil
+}
+
+func (s *stack) lay(root *yaml.Node) error {
+	b := &builder{template: s.template}
+	board, err := b.lay(root, s.board)
+	if err != nil {
+		return err
+	}
+	if s.board != nil {
+		board.Name = s.board.Name
+	}
+	s.board, s.template = board, b.template
+	return nil
+}
+
+// named gives an error the name of its file.
+func named(name string, err error) *Error {
+	var e *Error
+	if !errors.As(err, &e) {
+		e = &Error{Line: 1, Text: err.Error()}
+	}
+	return &Error{name, e.Line, e.Text}
+}
+
+// keep leaves a board the devices that only names, in that order.
+func (b *builder) keep(board *Board, at *yaml.Node) error {
+	all := board.Devices
+	to := map[uint32]uint32{} // index before → index after
+	board.Devices = nil
+	for i, name := range b.Only {
+		from := slices.IndexFunc(all, func(d Device) bool {
+			return string(d.UUID) == string(name) || strconv.FormatUint(uint64(d.Index), 10) == string(name)
+		})
+		if from < 0 {
+			return wrong(at, "only[%d]: there is no device %s", i, name)
+		}
+		if _, twice := to[uint32(from)]; twice {
+			return wrong(at, "only[%d]: device %s is named twice", i, name)
+		}
+		to[uint32(from)] = uint32(i)
+		d := all[from]
+		d.Index = uint32(i)
+		board.Devices = append(board.Devices, d)
+	}
+	board.NVLink = board.NVLink.renumbered(all, to)
+	return nil
+}
+
+// renumbered is the fabric as the devices that remain know it. A link to a device that is gone keeps its address.
+func (n NVLink) renumbered(all []Device, to map[uint32]uint32) NVLink {
+	var lists []DeviceLinks
+	for _, list := range n.DeviceLinks {
+		if _, stays := to[list.Index]; stays {
+			lists = append(lists, list)
+		}
+	}
+	hasOwn := func(index uint32) bool {
+		return slices.ContainsFunc(n.DeviceLinks, func(l DeviceLinks) bool { return l.Index == index })
+	}
+	if _, stays := to[0]; stays && len(n.Links) > 0 && !hasOwn(0) {
+		lists = append(lists, DeviceLinks{Index: 0, Links: n.Links})
+	}
+	n.DeviceLinks, n.Links = nil, nil
+	for _, list := range lists {
+		links := slices.Clone(list.Links)
+		for i := range links {
+			l := &links[i]
+			index, ok := l.RemoteIndex.Get()
+			if after, stays := to[index]; ok && stays {
+				l.RemoteIndex = Some(after)
+			} else if ok && uint64(index) < uint64(len(all)) {
+				l.RemoteIndex = Opt[uint32]{}
+				l.RemotePCIBusID, l.RemoteDeviceType = all[index].PCI.BusID, Some("gpu")
+			}
+		}
+		n.DeviceLinks = append(n.DeviceLinks, DeviceLinks{to[list.Index], links})
+	}
+	return n
+}
