@@ -60,7 +60,7 @@ $(libdir)/libnvidia-ml.so.1: $(front_deps) Makefile | $(libdir)
 
 # The core is one for all fronts. Its Go runtime sends no signals, gives no stack back (see makeRoom in library/core) and
 # keeps no descriptors; library/goruntime says what else is different about it.
-overlay    := $(wildcard library/goruntime/*.go)
+overlay    := $(filter-out %_test.go,$(wildcard library/goruntime/*.go))
 core_debug := asyncpreemptoff=1,gcshrinkstackoff=1,containermaxprocs=0,updatemaxprocs=0
 
 dist/lib/libnvmlfab-core.so.1: package := ./library/core

@@ -2,6 +2,8 @@ module github.com/nvmlfab/nvmlfab
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/NVIDIA/go-nvml v0.13.4-1
 	github.com/alecthomas/kong v1.17.0
