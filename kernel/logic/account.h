@@ -9,32 +9,32 @@
 
 struct ledger_charge;
 
-/* Minor VGPU_MINOR_ANY: of a GPU that could not be told. */
+/* Minor VGPU_MINOR_ANY: the use of GPUs whose minor number is not known. */
 struct ledger_account {
 	struct table_node node;			/* a: tgid or cgroup id, b: minor */
 	u64 bytes[RM_MEMORY_KINDS];		/* exact together with carries; account_bytes is what to show */
-	u32 carries[RM_MEMORY_KINDS];		/* how often bytes has passed 2^64, with sizes that could not be told */
+	u32 carries[RM_MEMORY_KINDS];		/* how often bytes passed 2^64, which unknown sizes cause */
 	u64 peak_device_bytes;
-	u64 peak_all_device_bytes;		/* of all GPUs together, as this account last lifted it */
+	u64 peak_all_device_bytes;		/* of all GPUs together, when this account last raised it */
 	u64 allocations;			/* of memory, now */
 	u64 denied;
 	u64 timeslices, timeslice_us;
 	u64 timeslice_turn;			/* greater than that of every account whose timeslice_us is older */
 	struct ledger_charge *charges;		/* of a process */
-	bool gone;				/* in no table any more, and freed with the last charge */
+	bool gone;				/* taken out of the table; freed with its last charge */
 };
 
 static inline u64 account_plus(u64 x, u64 y) { return x > U64_MAX - y ? U64_MAX : x + y; }
 u64 account_bytes(const struct ledger_account *a, enum rm_memory kind);	/* saturates, as all sums do */
-/* Makes one if there is none. NULL: no memory. */
+/* Returns the account, and makes it if it is missing. NULL: no memory. */
 struct ledger_account *account_get(struct table *t, u64 id, u32 minor);
-/* One of that id after another; NULL: the first. */
+/* The account of that id that follows one; NULL: the first. */
 struct ledger_account *account_next(const struct table *t, u64 id, const struct ledger_account *after);
-/* Takes it out of the table; with the last of its charges it is freed. */
+/* Takes the account out of the table. It is freed with the last of its charges. */
 void account_drop(struct table *t, struct ledger_account *a);
 void account_add(const struct table *t, struct ledger_account *a, enum rm_memory kind, u64 bytes);
 void account_subtract(struct ledger_account *a, enum rm_memory kind, u64 bytes);
-/* Device memory in use, as far as a limit for that minor goes. */
+/* The device memory that counts against a limit for that minor. */
 u64 accounts_use(const struct table *t, u64 id, u32 minor);
 int accounts_usage(const struct table *t, u64 id, u32 minor, struct vgpu_usage *out);
 void accounts_clear(struct table *t);

@@ -12,7 +12,7 @@ static int hex_digit(char c)
 	return -1;
 }
 
-/* Takes min to max hexadecimal digits; nothing else, and no prefix, is a number here. */
+/* Takes min to max hexadecimal digits, without a prefix. */
 static bool hex(const char **text, u32 min, u32 max, u32 *value)
 {
 	u32 n = 0;
@@ -74,7 +74,7 @@ static bool uuid(const char **text, struct gpu *gpu)
 	}
 	memcpy(gpu->uuid_text, start, *text - start);
 	gpu->uuid_text[*text - start] = 0;
-	return any;	/* an all-zero UUID is what programs take for no GPU */
+	return any;	/* programs take an all-zero UUID for no GPU */
 }
 
 /* One to size - 1 bytes of text up to the next slash or the end. */

@@ -16,7 +16,7 @@
 
 #include "portable.h"
 
-#define GPUS_MAX 32		/* as many as the arrays of ids in the answers of the resource manager hold */
+#define GPUS_MAX 32		/* the arrays of ids in the resource manager's answers hold no more */
 #define GPU_MINOR_MAX 247
 
 struct gpu {
@@ -32,7 +32,7 @@ struct gpu {
 	char vbios[32], firmware[32];
 };
 
-/* The number by which the resource manager knows the GPU: the driver makes it of the address. */
+/* The resource manager's number for the GPU, which the driver computes from the address. */
 static inline u32 gpu_id(const struct gpu *gpu)
 {
 	return (gpu->domain & 0xffff) << 16 | gpu->bus << 8 | gpu->slot;
@@ -40,7 +40,8 @@ static inline u32 gpu_id(const struct gpu *gpu)
 
 /* NULL, or what is wrong with the text. */
 const char *gpu_parse(const char *text, struct gpu *gpu);
-/* NULL, or what the last of count GPUs has that one before it has already and must not: id, minor, UUID. */
+/* NULL, or the name of what the last of count GPUs shares with an earlier one and must not: id,
+ * minor, UUID. */
 const char *gpu_clash(const struct gpu *gpus, u32 count);
 /* Whether text is a version of the driver: 2 to 4 decimal numbers with dots between. */
 bool driver_version_valid(const char *text);

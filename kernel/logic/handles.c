@@ -39,7 +39,8 @@ struct handle *handles_find(struct handles *h, u32 number)
 	return handle && !handle->freed ? handle : NULL;
 }
 
-/* A handle that is freed stays in the table while a job holds it, so that handles_clear finds it; its number comes to nobody else. */
+/* A freed handle stays in the table while a job holds it, so that handles_clear finds it. Its
+ * number is not given out again. */
 u64 handles_free(struct handles *h, u32 number, int *error)
 {
 	struct handle *handle = handles_find(h, number);

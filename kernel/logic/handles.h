@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The handles of a fakegpu context: numbers from 1 on that are never used twice, each with its size, within a quota of bytes and of handles. */
+/* The handles of a fakegpu context: numbers from 1 on, each with a size, within a quota of bytes
+ * and of handles. No number is used twice. */
 #ifndef LOGIC_HANDLES_H
 #define LOGIC_HANDLES_H
 
@@ -10,8 +11,8 @@
 struct handle {
 	struct table_node node;	/* a: the number */
 	u64 bytes;		/* whole pages */
-	u32 uses;		/* jobs under way on it, and 1 while its number is valid */
-	bool freed;		/* no longer found, but a job still holds it */
+	u32 uses;		/* running jobs that use it, plus 1 while its number is valid */
+	bool freed;		/* freed, but a job still holds it */
 };
 
 struct handles {
@@ -26,11 +27,12 @@ u64 handle_bytes(u64 size);
 /* -EINVAL: bytes is 0. -ENOSPC: above the quota or max, or the numbers are used up. -ENOMEM. */
 int handles_alloc(struct handles *h, u64 bytes, u32 *number);
 struct handle *handles_find(struct handles *h, u32 number);
-/* Both return the bytes that came free, 0 if a job or the number still holds them. free: -EINVAL in *error if there is no such number. */
+/* Both return the bytes that became free: 0 if a job or the number still holds them. free sets
+ * *error to -EINVAL if there is no such number. */
 u64 handles_free(struct handles *h, u32 number, int *error);
 void handle_hold(struct handle *handle);
 u64 handle_put(struct handles *h, struct handle *handle);
-/* Drops all, whoever holds them; returns the bytes that came free. */
+/* Drops all handles, held by a job or not, and returns the bytes that became free. */
 u64 handles_clear(struct handles *h);
 
 #endif

@@ -4,7 +4,7 @@
 struct ledger_object {
 	struct rm_object object;
 	u32 device;				/* of NV01_DEVICE_0: the instance */
-	bool seen;				/* its allocation was; otherwise it is made up */
+	bool seen;				/* the ledger saw its allocation; otherwise it is a placeholder */
 	struct ledger_charge *charge;
 	struct ledger_object *next, **link;	/* among those that hold the charge */
 };
@@ -18,7 +18,7 @@ struct ledger_client {
 };
 
 struct ledger_charge {
-	struct ledger_object first;		/* the object that it was made for: whatever is charged has a place here */
+	struct ledger_object first;		/* the object that it was made for, so that every charge has a place */
 	struct ledger_object *holders;		/* none before ledger_add */
 	struct ledger_charge *next, **link;	/* among those of the process */
 	enum rm_memory kind;
@@ -93,7 +93,8 @@ static void uncharge_accounts(struct ledger_charge *c)
 		account_subtract(c->cgroup[i], c->kind, c->bytes);
 }
 
-/* To those of whom the client belongs to. Without memory the charge stays where it is: with a process that is gone, and its cgroups. */
+/* Moves the charge to the accounts of the client's owner. Without memory for that it stays with the
+ * process that ended and its cgroups. */
 static void move_charge(struct ledger *l, struct ledger_charge *c, const struct ledger_client *to)
 {
 	struct ledger_account *task, *cgroup[POLICY_CGROUP_DEPTH];
@@ -275,7 +276,7 @@ static struct rm_object *parent_of(struct ledger *l, struct ledger_client *c, u3
 	return &parent->object;
 }
 
-/* Gives the object its place. spare: its memory, unless there is one that was made up. */
+/* Puts the object in its place. spare is its memory, unless a placeholder is there already. */
 static struct ledger_object *place(struct ledger *l, struct ledger_client *c, u32 parent, u32 handle, u32 class,
 				   struct ledger_object *spare)
 {
@@ -289,7 +290,7 @@ static struct ledger_object *place(struct ledger *l, struct ledger_client *c, u3
 	}
 	above = parent_of(l, c, parent, handle);
 	if (o) {
-		rm_move(&o->object, above);	/* if that is itself or lies below it, it stays where it is */
+		rm_move(&o->object, above);	/* an object cannot be its own ancestor: then it stays where it is */
 		o->object.class = class;
 	} else {
 		o = spare ? spare : logic_alloc(sizeof(*o));
@@ -392,7 +393,8 @@ u64 ledger_close(struct ledger *l, u64 file)
 	return freed;
 }
 
-/* Who a charge goes to: the owner of the client that took hold of it last, among those that are somebody's. */
+/* The heir of a charge: among the clients that have an owner, the owner of the one that duplicated
+ * it last. */
 static struct ledger_client *heir(const struct ledger *l, const struct ledger_charge *c)
 {
 	struct ledger_client *client;
@@ -406,10 +408,8 @@ static struct ledger_client *heir(const struct ledger *l, const struct ledger_ch
 	return NULL;
 }
 
-/*
- * The accounts of a process that has gone. A charge without an heir stays with them, and with the cgroups: nobody holds it yet, or clients of
- * nobody.
- */
+/* The accounts of a process that ended. A charge without an heir stays with them and with the
+ * cgroups: no client holds it yet, or only clients without an owner do. */
 static void drop_accounts(struct ledger *l, u32 tgid)
 {
 	struct ledger_account *a;
@@ -461,7 +461,8 @@ u64 ledger_leave(struct ledger *l, u32 tgid)
 	return held;
 }
 
-/* A client keeps no cgroup that is gone, or a charge that moves to it would bring that one back. */
+/* A client forgets a cgroup that is gone: a charge that moves to the client would otherwise bring
+ * the cgroup back. */
 static void forget_cgroup(struct policy_subject *s, u64 id)
 {
 	u32 i, kept = 0;

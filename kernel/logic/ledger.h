@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Who holds how much memory of which GPU. An allocation is charged before the driver sees it and given back if the driver refuses it,
- * so that two at a time cannot both take the last of a limit. It is charged once, however many duplicates there are, and until the
- * last of them is freed; if the process that made it goes while another holds a duplicate, the charge moves there.
- * Every charge counts for the process and for its cgroups, all levels.
- */
+/* Who holds how much memory of which GPU. An allocation is charged before the driver sees it and
+ * given back if the driver refuses it, so that two at the same time cannot both take the rest of a
+ * limit. It is charged once, however many duplicates there are, until the last of them is freed. If
+ * the process that made it ends while another holds a duplicate, the charge moves to that one.
+ * Every charge counts for the process and for its cgroups at all levels. */
 #ifndef LOGIC_LEDGER_H
 #define LOGIC_LEDGER_H
 
@@ -40,26 +39,29 @@ void ledger_cancel(struct ledger *l, struct ledger_charge *charge);	/* NULL: not
  */
 int ledger_add(struct ledger *l, const struct policy_subject *s, u64 file, const struct rm_call *call, u32 object,
 	       struct ledger_charge *charge);
-/* A duplicate: shares the charge of its source. An unknown source makes an object without one. -ENOMEM. */
+/* Notes a duplicate, which shares the charge of its source. If the source is unknown, the object
+ * has no charge. -ENOMEM. */
 int ledger_dup(struct ledger *l, const struct policy_subject *s, const struct rm_call *call, u32 object);
-/* Whether the object, or what is below it, holds a charge; not one that was made up. */
+/* Whether the object or one below it holds a charge. Placeholders do not count. */
 bool ledger_holds(const struct ledger *l, u32 client, u32 object);
-/* All three return the bytes of device memory that were given back. */
-u64 ledger_free(struct ledger *l, u32 client, u32 object);	/* and what is below it; an unknown one: 0 */
+/* All three return how many bytes of device memory they gave back. */
+u64 ledger_free(struct ledger *l, u32 client, u32 object);	/* the object and all below it; 0 if it is unknown */
 u64 ledger_close(struct ledger *l, u64 file);			/* the clients that came through the file */
-/* The clients that the process made, and its accounts. What it is charged with and another's client holds is that one's from then on. */
+/* Ends the clients that the process made, and its accounts. A charge of it that another process's
+ * client holds moves to that process. */
 u64 ledger_exit(struct ledger *l, u32 tgid);
-/*
- * As ledger_exit, but for a process whose files may be open elsewhere: its clients stay, for ledger_close, charged to its cgroups alone, but
- * for those of no file. Returns the bytes of device memory that were charged to it.
- */
+/* As ledger_exit, for a process whose files may be open elsewhere: its clients stay until
+ * ledger_close and are charged to its cgroups alone. Its clients without a file end. Returns the
+ * bytes of device memory that were charged to it. */
 u64 ledger_leave(struct ledger *l, u32 tgid);
 void ledger_drop_cgroup(struct ledger *l, u64 id);		/* its accounts; what is charged stays charged above it */
 void ledger_timeslice(struct ledger *l, const struct policy_subject *s, u64 us);
-void ledger_denied(struct ledger *l, const struct policy_subject *s);	/* one that ledger_charge knows nothing of */
-/* The minor of the device that the object is or lies below; VGPU_MINOR_ANY if that cannot be told. minors: of each device instance. */
+void ledger_denied(struct ledger *l, const struct policy_subject *s);	/* a denial that ledger_charge did not see */
+/* The minor of the device that the object is or lies below; VGPU_MINOR_ANY if it is not known.
+ * minors has the minor of each device instance. */
 u32 ledger_minor(const struct ledger *l, u32 client, u32 object, const u32 *minors, u32 count);
-/* What minor VGPU_MINOR_ANY asks for is the sum of all GPUs. -ENOENT: nothing is known of it. What is in of *out stays as it is. */
+/* minor VGPU_MINOR_ANY asks for the sum of all GPUs. -ENOENT: the ledger knows nothing of it. The
+ * input fields of *out stay as they are. */
 int ledger_usage(const struct ledger *l, enum vgpu_scope scope, u64 id, u32 minor, struct vgpu_usage *out);
 void ledger_clear(struct ledger *l);
 

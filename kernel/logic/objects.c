@@ -82,7 +82,8 @@ u32 rm_unused(const struct rm_objects *t, u32 client, u32 *next)
 	u64 tries;
 	u32 n;
 
-	/* Of so many numbers, and 0, one is not taken, if not all are. */
+	/* One number more than there are objects: so one of them is free, unless all numbers are
+	 * taken. */
 	for (tries = 0; tries < t->table.count + 2 && tries <= U32_MAX; tries++) {
 		n = (*next)++;
 		if (n && !rm_find(t, client ? client : n, n))

@@ -22,11 +22,14 @@ static inline u32 rm_handle(const struct rm_object *o) { return o->node.b; }
 struct rm_object *rm_find(const struct rm_objects *t, u32 client, u32 handle);
 /* parent NULL: a root. -EEXIST, -ENOMEM. */
 int rm_add(struct rm_objects *t, struct rm_object *o, struct rm_object *parent, u32 client, u32 handle, u32 class);
-/* Puts o, with what is below it, below another parent of the same client. -EINVAL, and nothing is done: that one is o or lies below it, or o is a root. */
+/* Moves o, with all below it, to another parent of the same client. -EINVAL, and nothing changes,
+ * if the parent is o or lies below it, or if o is a root. */
 int rm_move(struct rm_object *o, struct rm_object *parent);
-/* Takes o and what is below it out, children first, and gives each to release. Does not recurse: chains may be as long as memory allows. */
+/* Takes out o and all below it, children first, and calls release for each. It does not recurse,
+ * since chains may be as long as memory allows. */
 void rm_remove(struct rm_objects *t, struct rm_object *o, void (*release)(struct rm_object *o, void *context), void *context);
-/* A handle that is free in that client, or a client number if client is 0, counting up from *next, which moves on; 0 if there is none. */
+/* A free handle of that client, or a free client number if client is 0; 0 if all are taken. It
+ * counts up from *next and advances it. */
 u32 rm_unused(const struct rm_objects *t, u32 client, u32 *next);
 void rm_clear(struct rm_objects *t, void (*release)(struct rm_object *o, void *context), void *context);
 

@@ -122,7 +122,7 @@ static u64 least(u64 a, u64 b)
 	return a && (!b || a < b) ? a : b;
 }
 
-/* The tightest of both; what only reports gives way to what acts. */
+/* The tighter of both. One that only reports yields to one that acts. */
 static void tighten(struct vgpu_limits *to, const struct vgpu_limits *l)
 {
 	if (l->flags != to->flags) {
@@ -137,10 +137,9 @@ static void tighten(struct vgpu_limits *to, const struct vgpu_limits *l)
 		to->timeslice_min_us = l->timeslice_min_us;
 }
 
-/*
- * That for the minor itself, or that for any. Where the minor cannot be told, nothing gets around one of them by that; without one for any it is
- * not sure that there is a policy at all.
- */
+/* The policy for the minor itself, or the one for any. If the minor is not known, the tightest of
+ * all holds, so that no caller escapes a policy by hiding the GPU; if there is none for any, it is
+ * not certain that a policy holds at all. */
 static bool best(const struct table *t, u64 id, u32 minor, struct vgpu_limits *out, bool *sure)
 {
 	struct table_node *n = table_find(t, id, minor);

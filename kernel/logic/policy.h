@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The policies and which of them holds for a task: tgid over cgroup over the module's own parameters. */
+/* The policies, and which of them holds for a task: that of its tgid, else of its cgroup, else the
+ * module's parameters. */
 #ifndef LOGIC_POLICY_H
 #define LOGIC_POLICY_H
 
@@ -9,10 +10,9 @@
 
 #define POLICY_CGROUP_DEPTH 16
 
-/*
- * A task as far as policies go. cgroups: its own first, then those above it. Of more than fit those above stay: who may make cgroups within
- * his own cannot leave a limit behind that way.
- */
+/* What policies need to know of a task. cgroups: its own first, then those above it. If there are
+ * more than fit, the upper ones stay, so that a task cannot escape a limit by making cgroups inside
+ * its own. */
 struct policy_subject {
 	u32 tgid;		/* in the initial namespace */
 	u32 minor;		/* VGPU_MINOR_ANY: not known; see policy_resolve */
@@ -38,7 +38,7 @@ struct policy_limit { u64 bytes; u64 cgroup; bool dry_run; };	/* cgroup 0: of th
 
 /* What holds for a subject. */
 struct policy {
-	enum vgpu_scope scope;		/* of the policy for timeslices; NONE and MODULE: there is no policy */
+	enum vgpu_scope scope;		/* the scope of the timeslice policy; NONE and MODULE: there is no policy */
 	u64 cgroup_id;			/* of the cgroup whose policy that is */
 	struct timeslice_rule timeslice;
 	bool dry_run;			/* of timeslices */
@@ -56,13 +56,12 @@ int policy_get_tgid(const struct policies *p, u32 tgid, u32 minor, struct vgpu_l
 int policy_get_cgroup(const struct policies *p, u64 id, u32 minor, struct vgpu_limits *limits);
 int policy_clear_tgid(struct policies *p, u32 tgid, u32 minor);
 int policy_clear_cgroup(struct policies *p, u64 id, u32 minor);
-/* All of a process or cgroup that is gone, whatever the minor; returns how many. */
+/* Removes all policies of a process or cgroup that is gone, for every minor; returns how many. */
 u32 policy_drop_tgid(struct policies *p, u32 tgid);
 u32 policy_drop_cgroup(struct policies *p, u64 id);
-/*
- * At each level the policy for the minor itself goes before the one for any. If the minor is not known the tightest of a level's policies holds, and
- * where none of them is for any the limits of the levels after it do too.
- */
+/* At each level the policy for the minor itself wins over the one for any. If the minor is not
+ * known, the tightest policy of a level holds; if no policy of the level is for any minor, the
+ * limits of the next levels hold as well. */
 void policy_resolve(const struct policies *p, const struct policy_subject *s, const struct policy_defaults *d, struct policy *out);
 /* Whether any limit of memory, or any rule for timeslices, may hold for the subject on some GPU, other than in a dry run. True too often does no harm. */
 bool policy_binds(const struct policies *p, const struct policy_subject *s, const struct policy_defaults *d, bool timeslices);

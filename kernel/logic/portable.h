@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * What the pure logic needs of its surroundings, in the kernel and in user space. Nothing in this folder sleeps but to allocate, takes a
- * lock or looks at the current task: callers serialise and pass what is to be known.
- */
+/* What the logic needs from the kernel, or from user space in its tests. Code in this folder sleeps
+ * only to allocate, takes no lock and does not look at the current task: callers serialise and pass
+ * all that it needs. */
 #ifndef LOGIC_PORTABLE_H
 #define LOGIC_PORTABLE_H
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "rmcall.h"
 
-/*
- * The calls that are of interest. Sizes, offsets and what is said of the driver below are those of NVIDIA's open kernel modules in the releases
- * 535.43, 550.40, 570.86, 580.65 and 595.45, among which none differs.
- */
+/* The calls that the module looks at. Sizes, offsets and statements about the driver are true of
+ * NVIDIA's open kernel modules 535.43, 550.40, 570.86, 580.65 and 595.45 alike. */
 static const struct layout {
 	u8 escape, size;
 	u8 status, object;	/* offsets; object 0: none, or it depends */
@@ -77,10 +75,8 @@ static u64 limit_bytes(u64 limit)
 	return limit == U64_MAX ? U64_MAX : limit + 1;
 }
 
-/*
- * The driver itself refuses a class of host memory that is to lie on the GPU, and the reverse; what is asked for decides here, and only where
- * that leaves it open the class.
- */
+/* The driver refuses a class of host memory with attributes that place it on the GPU, and the
+ * reverse. So the attributes decide here, and the class only where they leave it open. */
 enum rm_memory rm_memory_of(u32 class, u32 attr, u32 flags)
 {
 	switch (class) {
@@ -100,12 +96,13 @@ enum rm_memory rm_memory_of(u32 class, u32 attr, u32 flags)
 	case NV50_MEMORY_VIRTUAL:
 		return RM_MEMORY_VIRTUAL;
 	default:
-		/* Views of what is there already among them: NV01_MEMORY_LOCAL_PRIVILEGED (registers), _LOCAL_PHYSICAL, lists, imports. */
+		/* These include views of memory that exists already: NV01_MEMORY_LOCAL_PRIVILEGED
+		 * (registers), _LOCAL_PHYSICAL, lists, imports. */
 		return RM_MEMORY_NONE;
 	}
 }
 
-/* How much of a class's parameters says what there is to know. */
+/* How many bytes of a class's parameters the module needs. */
 static u32 params_wanted(u32 class)
 {
 	switch (class) {
@@ -141,7 +138,7 @@ u32 rm_params_whole(u32 class)
 	}
 }
 
-/* Before the parameters are read, and for good if they cannot be. */
+/* The values before the parameters are read. They stay if the parameters cannot be read. */
 static void assume(struct rm_call *call)
 {
 	call->memory = rm_memory_of(call->code, NVOS32_ATTR_LOCATION_ANY << 25, 0);
@@ -158,7 +155,7 @@ static void decode_alloc(const void *arg, u32 size, struct rm_call *call)
 	call->object = GET32(arg, nvos21, hObjectNew);
 	call->code = GET32(arg, nvos21, hClass);
 	if (call->escape == NV_ESC_RM_ALLOC_OBJECT)
-		return;		/* no parameters: of a device the first, and no memory is made */
+		return;		/* without parameters the driver takes the first device, and makes no memory */
 	call->params.address = GET64(arg, nvos21, pAllocParms);
 	if (size == sizeof(struct nvos64))
 		call->serialized = GET32(arg, nvos64, flags) & NVOS64_FLAGS_FINN_SERIALIZED;
@@ -220,7 +217,7 @@ static void decode_heap(const void *arg, struct rm_call *call)
 	case NVOS32_FUNCTION_ALLOC_TILED_PITCH_HEIGHT:
 		height = GET32(arg, nvos32, data.AllocTiledPitchHeight.height);
 		pitch = GET32(arg, nvos32, data.AllocTiledPitchHeight.pitch);
-		/* A negative pitch makes the driver's product wrap to some number: not worth knowing which. */
+		/* A negative pitch makes the driver's product wrap: the size is not known. */
 		decode_heap_alloc(call, GET32(arg, nvos32, data.AllocTiledPitchHeight.hMemory),
 				  GET32(arg, nvos32, data.AllocTiledPitchHeight.flags), GET32(arg, nvos32, data.AllocTiledPitchHeight.attr),
 				  pitch >> 31 ? U64_MAX : (u64)height * pitch);
@@ -318,7 +315,7 @@ void rm_decode_params(struct rm_call *call, const void *params, u32 bytes)
 		call->bytes = limit_bytes(GET64(params, nv_os_desc_memory_allocation, limit));
 		break;
 	case NV01_MEMORY_VIRTUAL:
-		/* Without a limit it stands for a whole address space, of which it takes nothing. */
+		/* Without a limit it stands for a whole address space and takes nothing of it. */
 		offset = GET64(params, nv_memory_virtual_allocation, offset);
 		limit = GET64(params, nv_memory_virtual_allocation, limit);
 		call->bytes = limit && limit >= offset ? limit_bytes(limit - offset) : 0;

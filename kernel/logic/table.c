@@ -11,7 +11,8 @@ static u64 mix(u64 x)
 	return x ^ x >> 33;
 }
 
-/* Users choose keys; the address of the buckets, which they do not know, keeps them from choosing keys of one bucket. */
+/* Users choose keys. The hash includes the address of the buckets, which users do not know, so they
+ * cannot choose keys that share a bucket. */
 static u64 bucket_of(const struct table *t, struct table_node **buckets, u32 bits, u64 a, u64 b)
 {
 	u64 hash = mix(a ^ mix((unsigned long)buckets));
@@ -19,7 +20,7 @@ static u64 bucket_of(const struct table *t, struct table_node **buckets, u32 bit
 	return mix(t->grouped ? hash : hash ^ b) >> (64 - bits);
 }
 
-/* To make room is a convenience: without memory the chains grow instead. */
+/* If there is no memory for more buckets, the chains grow instead. */
 static int grow(struct table *t)
 {
 	u32 bits = t->buckets ? t->bits + 1 : BITS_MIN;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A hash table of what embeds a table_node, by a key of two numbers. It grows as it fills. A zeroed table is an empty one. */
+/* A hash table of structures that embed a table_node, by a key of two numbers. It grows as it
+ * fills. A zeroed table is empty. */
 #ifndef LOGIC_TABLE_H
 #define LOGIC_TABLE_H
 
@@ -19,7 +20,8 @@ struct table {
 
 int table_insert(struct table *t, struct table_node *n, u64 a, u64 b);	/* -EEXIST, -ENOMEM */
 struct table_node *table_find(const struct table *t, u64 a, u64 b);
-/* The nodes of one a in a grouped table: the one after that node, NULL: the first. In no order. */
+/* The next node of the same a in a grouped table, after a node or from the first (NULL), in no
+ * order. */
 struct table_node *table_group(const struct table *t, u64 a, const struct table_node *after);
 void table_remove(struct table *t, struct table_node *n);		/* n is in it */
 /* Calls visit for each node, which it may remove and free (no other). Stops at the first result that is not 0, and returns it. */

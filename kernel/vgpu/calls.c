@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * What a call of the driver's means, before and after the driver. The arguments lie in user space, where other threads may change them at
- * any time: what was decided is compared with what is there when the driver comes back (docs/vgpu.md says what that leaves open).
- */
+/* What a call of the driver means, before and after the driver handles it. The arguments lie in
+ * user space, where other threads may change them at any time. So the module compares what it
+ * decided with what is there when the driver returns (docs/vgpu.md says what that leaves open). */
 #include <linux/compat.h>
 #include <linux/uaccess.h>
 
@@ -28,7 +27,8 @@ int vgpu_read_user(void *to, u64 address, u32 bytes)
 	return -EFAULT;
 }
 
-/* Reads the structure, and the parameters that matter; how many those are, into *bytes. */
+/* Reads the structure and the parameters that matter, and writes how many bytes of parameters into
+ * *bytes. */
 static int decode_to(const struct call *c, u8 *head, u8 *params, u32 *bytes, struct rm_call *rm)
 {
 	*bytes = 0;
@@ -159,7 +159,8 @@ static noinline_for_stack long watched(struct call *c, bool off)
 	return err ?: vgpu_private_end(c, dispatch(c, off));
 }
 
-/* While the module is off, what is freed is noted, so that it is not found to be there for ever when it is on again. */
+/* While the module is off it still notes what is freed. Otherwise freed memory would count for ever
+ * once the module is on again. */
 static bool interesting(u32 escape, u32 size, bool off)
 {
 	if (off)
@@ -192,8 +193,9 @@ long vgpu_ioctl(const struct vgpu_driver *d, struct file *file, unsigned int cmd
 		user = u64_to_user_ptr(xfer.ptr);
 		if (!off)
 			vgpu_count(xfer_unwrapped);
-		/* The driver would read the nv_xfer again, and find there what another thread has put. Unwrapped it is the same call. What no
-		 * call unwrapped can say, the driver has no command for. */
+		/* The driver would read the nv_xfer again and find what another thread wrote there
+		 * meanwhile. Unwrapped it is the same call. If a call cannot be made unwrapped, the
+		 * driver has no such command. */
 		if (enforce) {
 			if (escape > 0xff || escape == NV_ESC_IOCTL_XFER_CMD || size >= 1u << _IOC_SIZEBITS)
 				return -EINVAL;

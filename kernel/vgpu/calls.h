@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A call of the driver's that is looked at, and the open files that calls come through. */
+/* A call that the module examines, and the open files through which calls come. */
 #ifndef VGPU_CALLS_H
 #define VGPU_CALLS_H
 
@@ -35,18 +35,20 @@ long vgpu_call_driver(const struct call *c);
 u32 vgpu_head_bytes(const struct call *c);
 int vgpu_read_user(void *to, u64 address, u32 bytes);	/* -EFAULT, which is counted */
 long vgpu_answer(const struct call *c, u32 status);	/* in the driver's place */
-/* Whether the driver will be able to write its answer. Otherwise it would make the object all the same, and say EFAULT. */
+/* Whether the driver can write its answer. If it cannot, it makes the object all the same and
+ * answers EFAULT. */
 bool vgpu_writable(const struct call *c);
 struct vgpu_event vgpu_event_of(const struct call *c, enum vgpu_event_type type);
-/* Whether the caller is under a limit, or for a control a rule, that it might want to get around. */
+/* Whether the caller is under a limit (or, for a control, a rule) that it could try to evade. */
 bool vgpu_bound(const struct call *c);
-/* Before and after the driver, with vgpu_lock held: finds out who calls, about the GPU of the object near, and what policy holds. */
+/* Before and after the driver, with vgpu_lock held: finds out who calls, which GPU the object near
+ * belongs to, and which policy holds. */
 struct vgpu_task *vgpu_begin(struct call *c, u32 near);
 void vgpu_end(struct vgpu_task *task);
-/* Says that what was checked and what is there now differ. */
+/* Reports that the arguments differ from those that were checked. */
 void vgpu_race(const struct call *c, u64 checked, u64 there);
 
-/* Reads the structure anew, and the parameters that matter. */
+/* Reads the structure and the parameters that matter again. */
 int vgpu_decode(const struct call *c, u8 *head, struct rm_call *rm);
 
 /* ---- objects.c ----------------------------------------------------------------------------------------------------------------------- */
@@ -57,9 +59,10 @@ long vgpu_duplicate(struct call *c);
 
 /* ---- private.c ----------------------------------------------------------------------------------------------------------------------- */
 
-/* Puts a copy in the place of the caller's structure and parameters, that nobody else can find; the error if that cannot be done. */
+/* Gives the driver a copy of the caller's structure and parameters, at an address that no other
+ * thread knows. Returns an error if it cannot. */
 int vgpu_private_begin(struct call *c);
-/* The result of the call, when what the driver has written is with the caller. */
+/* Copies what the driver wrote to the caller, and returns the result of the call. */
 long vgpu_private_end(struct call *c, long result);
 
 /* ---- controls.c ---------------------------------------------------------------------------------------------------------------------- */
@@ -72,7 +75,8 @@ bool vgpu_is_timeslice(const struct rm_call *rm);	/* that can be looked at, and 
 u64 vgpu_file_id(const struct file *file);
 u32 vgpu_file_minor(const struct file *file);
 void vgpu_file_use(struct file *file, struct vgpu_task *task);
-/* Has it forgotten what it may still seem to hold, if no file and no call of it is left; returns the bytes of device memory. */
+/* If the process has no open file and no running call any more, forgets what it still seems to
+ * hold. Returns the bytes of device memory. */
 u64 vgpu_task_idle(struct vgpu_task *task);
 extern u32 vgpu_closing;	/* files that the driver is closing now */
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Control commands: a timeslice is rewritten in the caller's memory before the driver reads it, and looked at again when it is back. */
+/* Control commands. The module rewrites a timeslice in the caller's memory before the driver reads
+ * it, and checks it again after the driver returns. */
 #include <linux/ktime.h>
 #include <linux/uaccess.h>
 
@@ -23,14 +24,14 @@ static void log_timeslice(const struct call *c, u64 asked, u64 given, bool appli
 	vgpu_timeslice_log(&t);
 }
 
-/* The head must not change by what is written to the parameters: they may be the same memory. */
+/* Writing the parameters must not change the head: they may be the same memory. */
 static int write_timeslice(const struct call *c, u64 us)
 {
 	u8 head[RM_CALL_BYTES];
 
 	if (put_user(us, (u64 __user *)u64_to_user_ptr(c->rm.params.address)))
 		return -EFAULT;
-	/* The caller is to know of it in any case. */
+	/* The caller learns of it in any case. */
 	if (c->page && put_user(us, (u64 __user *)u64_to_user_ptr(c->callers_params)))
 		return -EFAULT;
 	if (vgpu_read_user(head, (unsigned long)c->user, vgpu_head_bytes(c)))
@@ -41,7 +42,8 @@ static int write_timeslice(const struct call *c, u64 us)
 	return -EFAULT;
 }
 
-/* What sets a timeslice and cannot be rewritten: parameters that cannot be read, and the control that sets one, or none, of a single channel. */
+/* Calls that set a timeslice and cannot be rewritten: those whose parameters cannot be read, and
+ * the control for a single channel. */
 static bool refused(const struct call *c)
 {
 	if (!c->enforce || !vgpu_compute_trace)

@@ -27,7 +27,8 @@ static void minor_show(struct seq_file *m, u32 minor)
 		seq_printf(m, " %u", minor);
 }
 
-/* Names of processes are theirs to choose: no blanks and no line ends of their own among the columns. */
+/* A process chooses its own name, so blanks and line ends in it are replaced: they would break the
+ * columns. */
 static void comm_show(struct seq_file *m, const char *comm)
 {
 	seq_putc(m, ' ');

@@ -123,7 +123,7 @@ static long cgroup_policy(unsigned int cmd, void __user *arg)
 	err = cmd == VGPU_IOCTL_SET_CGROUP_POLICY ? policy_check(&p.limits) : 0;
 	if (err)
 		return err;
-	/* A cgroup that is removed after the look is reaped after the mutex is free. */
+	/* If the cgroup is removed after this check, the reaper finds it once the mutex is free. */
 	mutex_lock(&vgpu_lock);
 	vgpu_reap();
 	if (cmd == VGPU_IOCTL_SET_CGROUP_POLICY)
@@ -153,7 +153,7 @@ static long control_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		return tgid_policy(cmd, p);
 	case VGPU_IOCTL_GET_CGROUP_POLICY:
 		return cgroup_policy(cmd, p);
-	/* A descriptor may have been handed on to somebody with fewer rights. */
+	/* The descriptor may have been passed on to a process with fewer rights. */
 	case VGPU_IOCTL_SET_MODE:
 		return capable(CAP_SYS_ADMIN) ? set_mode(p) : -EPERM;
 	case VGPU_IOCTL_SET_POLICY:

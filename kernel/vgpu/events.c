@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What happened last: a ring of events, which every open of /dev/vgpuctl reads at its own pace, and one of timeslices. */
+/* The latest events: a ring of events, which every open file of /dev/vgpuctl reads at its own pace,
+ * and a ring of timeslices. */
 #include <linux/poll.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
@@ -37,7 +38,8 @@ void vgpu_event(struct vgpu_event *e)
 	wake_up_interruptible(&readers);
 }
 
-/* The event after *last, which becomes its sequence; later ones if that is lost. */
+/* The event after *last, or the oldest that is left if that one is lost. *last becomes its sequence
+ * number. */
 static bool next_event(u64 *last, struct vgpu_event *e, u64 *lost)
 {
 	bool there;

@@ -30,7 +30,7 @@ u32 vgpu_file_minor(const struct file *file)
 	return minor <= NV_MINOR_GPU_MAX ? minor : VGPU_MINOR_ANY;
 }
 
-/* Notes that the process uses the file. Without memory it is noted at the next call. */
+/* Notes that the process uses the file. If there is no memory now, the next call notes it. */
 void vgpu_file_use(struct file *file, struct vgpu_task *task)
 {
 	struct table_node *n = table_find(&files, vgpu_file_id(file), 0);
@@ -134,7 +134,8 @@ int vgpu_open(const struct vgpu_driver *d, struct inode *inode, struct file *fil
 	return result;
 }
 
-/* While the module is off, too: what was accounted before is not to be there for ever when it is on again. */
+/* Also while the module is off: otherwise what was accounted before would count for ever once it is
+ * on again. */
 int vgpu_close(const struct vgpu_driver *d, struct inode *inode, struct file *file)
 {
 	struct vgpu_event e = { .type = VGPU_EVENT_CLOSE, .minor = vgpu_file_minor(file), .cgroup_id = vgpu_cgroup_current() };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What passes by of the GPUs: which minor number a device instance has. And how often each call was made. */
+/* What the module learns of the GPUs from calls: the minor number of each device instance. It also
+ * counts each call. */
 #include <linux/uaccess.h>
 
 #include "vgpu.h"
@@ -32,8 +33,9 @@ u32 vgpu_instance_minor(u32 instance)
 	return instance < NV_GPU_IDS ? minors[instance] : VGPU_MINOR_ANY;
 }
 
-/* The answers lie in the caller's memory, where its other threads can change them before they are read here. What is learned holds for everybody,
- * so it is learned from those alone who could set the policies as well. */
+/* The answers lie in the caller's memory, where its other threads can change them before the module
+ * reads them. What it learns holds for all processes, so it learns only from callers who may set
+ * policies. */
 static bool trusted(void)
 {
 	return ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN);
@@ -106,7 +108,8 @@ void vgpu_learn_id(const void __user *info)
 
 static DEFINE_PER_CPU(u64 [256], escapes);
 
-/* Control commands, by open addressing; the driver knows about a thousand, and programs use a hundred. 0 is no command. */
+/* Control commands, in a table with open addressing. The driver knows about a thousand, and
+ * programs use about a hundred. 0 marks a free entry. */
 #define CONTROLS 1024u
 static struct { atomic_t command; atomic64_t count; } controls[CONTROLS];
 

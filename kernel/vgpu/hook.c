@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Detours of the driver's own open, release and ioctl functions, by ftrace. Descriptors that were open before are seen, user pages may
- * be faulted in, and a call can be refused. A call that comes from this module itself goes through.
- */
+/* Detours of the driver's own open, release and ioctl functions, by ftrace. A detour sees
+ * descriptors that were open before, may fault in user pages, and can refuse a call. It lets calls
+ * from this module pass. */
 #define pr_fmt(fmt) "vgpu: " fmt
 
 #include <linux/delay.h>
@@ -23,7 +22,8 @@
 
 struct vgpu_driver {
 	const char *name;
-	/* In the order in which they are looked for; a release has the open function of one of them only as a helper of the other's. */
+	/* In the order in which they are tried. Some releases have both open functions, of which
+	 * one calls the other. */
 	const char *symbols[VARIANTS][VGPU_HOOKS];
 	bool (*known)(const char *version);
 
@@ -31,7 +31,7 @@ struct vgpu_driver {
 	unsigned int variant;
 	unsigned long address[VGPU_HOOKS];
 	char version[32], srcversion[32];
-	const char *failed;		/* why it is there and not hooked; NULL otherwise */
+	const char *failed;		/* why it is loaded and not hooked, or NULL */
 	struct ftrace_ops ops;
 };
 
@@ -49,7 +49,8 @@ static struct vgpu_driver drivers[] = {
 	{
 		.name = "nvidia",
 		.symbols = {
-			/* 535 and before: the others are there too, called by these. */
+			/* 535 and older. They have the functions of later releases too, and call
+			 * them. */
 			{ "nvidia_frontend_open", "nvidia_frontend_close", "nvidia_frontend_unlocked_ioctl", "nvidia_frontend_compat_ioctl" },
 			{ "nvidia_open", "nvidia_close", "nvidia_unlocked_ioctl" },
 		},
@@ -126,7 +127,8 @@ static long ioctl_##i(struct file *file, unsigned int cmd, unsigned long arg)		\
 DETOURS(0)
 DETOURS(1)
 
-/* The driver's compat_ioctl does what its unlocked_ioctl does, so that both lead to that one. */
+/* The driver's compat_ioctl does the same as its unlocked_ioctl, so both detours call the
+ * latter. */
 static const unsigned long detours[][VGPU_HOOKS] = {
 	{ (unsigned long)open_0, (unsigned long)close_0, (unsigned long)ioctl_0, (unsigned long)ioctl_0 },
 	{ (unsigned long)open_1, (unsigned long)close_1, (unsigned long)ioctl_1, (unsigned long)ioctl_1 },
@@ -225,7 +227,8 @@ static void attach(struct vgpu_driver *d, struct module *m)
 	pr_info("hooked %s %s\n", d->name, d->version);
 }
 
-/* Nothing is in the driver any more when its module goes; when this one goes, calls may be, and vgpu_hooks_stop waits for them. */
+/* When the driver's module is removed, no call is in it. When this module is removed, calls may be,
+ * and vgpu_hooks_stop waits for them. */
 static void detach(struct vgpu_driver *d)
 {
 	d->failed = NULL;
@@ -311,7 +314,8 @@ void vgpu_hooks_stop(void)
 	for (i = 0; i < ARRAY_SIZE(drivers); i++)
 		detach(&drivers[i]);
 	mutex_unlock(&hook_lock);
-	/* Whoever was on the way into a detour has entered it or never will: unregister_ftrace_function waited for that. */
+	/* Each thread that was about to enter a detour has entered it or never will:
+	 * unregister_ftrace_function waited for that. */
 	while (calls_in_flight()) {
 		if (time_after(jiffies, say)) {
 			pr_info("waiting for %ld calls of the driver to end; end the processes that make them\n", calls_in_flight());
@@ -319,7 +323,7 @@ void vgpu_hooks_stop(void)
 		}
 		msleep(10);
 	}
-	/* The last ones may still be on their way out. */
+	/* The last threads may still be leaving. */
 	synchronize_rcu_tasks();
 }
 
@@ -344,7 +348,7 @@ void vgpu_hooks_each(void (*visit)(const struct vgpu_hook_info *h, void *context
 	mutex_unlock(&hook_lock);
 }
 
-/* The one that counts where there are several: NVIDIA's own before the other. hook_lock is held. */
+/* The driver that counts if both are loaded: NVIDIA's own. hook_lock is held. */
 static const struct vgpu_driver *hooked(void)
 {
 	unsigned int i;
@@ -355,7 +359,7 @@ static const struct vgpu_driver *hooked(void)
 	return NULL;
 }
 
-/* All that are hooked have to be known, since any of them may be called. hook_lock is held. */
+/* Every hooked driver must be a known one, since each of them may be called. hook_lock is held. */
 static const struct vgpu_driver *unknown(void)
 {
 	unsigned int i;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Calls that make, free and duplicate objects: what is charged to whom, before and after the driver. */
+/* Calls that make, free and duplicate objects: whom the module charges for what, before and after
+ * the driver. */
 #include <linux/list.h>
 
 #include "calls.h"
 
-/* The file that a client not seen before goes with. Clients are made on nvidiactl alone, and may be used on others. */
+/* The file to which an unknown client belongs. Clients are made on nvidiactl alone, and may be used
+ * on other files. */
 static u64 client_file(const struct call *c)
 {
 	return vgpu_file_minor(c->file) == VGPU_MINOR_ANY ? vgpu_file_id(c->file) : 0;
@@ -27,7 +29,8 @@ static bool has_limit(const struct call *c)
 	return vgpu_alloc_max_bytes != 0;
 }
 
-/* 0: the driver shall see the call. Otherwise *status is for the caller, or the error. vgpu_lock is held. */
+/* Returns 0 if the driver may see the call. Otherwise *status is for the caller, or the result is
+ * the error. vgpu_lock is held. */
 static int charge(struct call *c, struct ledger_charge **charge, u32 *status)
 {
 	const struct rm_call *rm = &c->rm;
@@ -78,7 +81,7 @@ deny:
 	return -EDQUOT;
 }
 
-/* What the driver has made is charged in any case. vgpu_lock is held. */
+/* Charges what the driver has made, over a limit or not. vgpu_lock is held. */
 static struct ledger_charge *charge_anyway(struct call *c, const struct rm_call *rm)
 {
 	struct ledger_charge *charge = NULL;
@@ -88,11 +91,11 @@ static struct ledger_charge *charge_anyway(struct call *c, const struct rm_call 
 	return charge;
 }
 
-/* A call that frees, while it is in the driver. */
+/* A freeing call that is inside the driver. */
 struct freeing {
 	struct list_head list;
 	u32 client, object;
-	bool outdated;		/* an object of that name has been made since: it meant the one before */
+	bool outdated;		/* an object of that name was made since: the free meant the earlier one */
 };
 static LIST_HEAD(frees);	/* vgpu_lock */
 
@@ -101,7 +104,7 @@ static bool is_root(const struct rm_call *rm)
 	return rm->kind == RM_ALLOC && (rm->code == NV01_ROOT || rm->code == NV01_ROOT_NON_PRIV || rm->code == NV01_ROOT_CLIENT);
 }
 
-/* For an object whose name is not to be believed: it holds its charge until its client goes. */
+/* For an object whose name cannot be trusted: it keeps its charge until its client ends. */
 static u32 unused_name(u32 client)
 {
 	static u32 next = 0xe0000000;
@@ -109,16 +112,15 @@ static u32 unused_name(u32 client)
 	return rm_unused(&vgpu_ledger.objects, client, &next);
 }
 
-/* What the driver calls the object that it has made: it asks the caller, but for clients. */
+/* The name of the object that the driver made. The caller chooses it, except for clients. */
 static u32 object_made(const struct call *c, u32 answered)
 {
 	return is_root(&c->rm) ? answered : c->rm.object ?: answered;
 }
 
-/*
- * The name under which to note an object that the driver has made, 0 if it is better not noted. If there is one of that name that holds memory, and nobody
- * is freeing it or what it lies below, the name was changed by another thread, to have that memory forgotten. vgpu_lock is held.
- */
+/* The name under which to note an object that the driver made; 0: do not note it. If an object of
+ * that name already holds memory, and no call is freeing it or an object above it, then another
+ * thread changed the name so that the memory would be forgotten. vgpu_lock is held. */
 static u32 name_of(const struct call *c, u32 object)
 {
 	u32 client = is_root(&c->rm) ? object : c->rm.client;
@@ -140,7 +142,8 @@ static u32 name_of(const struct call *c, u32 object)
 	return object;
 }
 
-/* Sizes that the driver has rounded up to its pages come back with the call; more than that another thread has written. */
+/* The driver writes back the size, rounded up to its pages. A larger value was written by another
+ * thread. */
 #define ROUNDED_UP (512ull << 20)
 
 static bool same_call(const struct rm_call *a, const struct rm_call *b)
@@ -184,11 +187,12 @@ long vgpu_allocate(struct call *c)
 	if (readable)
 		r = rm_result(c->escape, c->size, head);
 	e = vgpu_event_of(c, VGPU_EVENT_ALLOC);
-	/* After an answer that did not reach the caller, the object is there. Better to charge for what is not than the reverse. */
+	/* If the answer did not reach the caller, the object may exist. It is better to charge for
+	 * an object that does not exist than to miss one. */
 	made = called && ((!result && (!readable || !r.status)) || (result == -EFAULT && held));
 
 	mutex_lock(&vgpu_lock);
-	vgpu_subject_current(&c->subject, c->subject.minor);	/* it may have moved, and the cgroup have gone */
+	vgpu_subject_current(&c->subject, c->subject.minor);	/* it may have moved, and its old cgroup may be gone */
 	if (!made) {
 		ledger_cancel(&vgpu_ledger, held);
 	} else {
@@ -262,10 +266,9 @@ long vgpu_free(struct call *c, bool quiet)
 	return result;
 }
 
-/*
- * While the driver duplicates, the source is held by a duplicate of ours, in a client of ours: so that it stays charged if another thread
- * frees it meanwhile. vgpu_lock is held.
- */
+/* While the driver duplicates, the ledger holds the source by a duplicate in a client of the
+ * module's own, so that it stays charged if another thread frees it meanwhile. vgpu_lock is
+ * held. */
 static u32 hold_source(struct call *c)
 {
 	static u32 next = 0xf0000000;
@@ -284,7 +287,8 @@ static void add_duplicate(struct call *c, u32 holder, u32 object)
 	static const struct rm_call root = { .kind = RM_ALLOC, .code = NV01_ROOT_CLIENT };
 	struct rm_call from = c->rm;
 
-	/* A client older than this module: so that it goes with its file. */
+	/* A client that is older than this module is tied to its file, so that it ends with the
+	 * file. */
 	if (!rm_find(&vgpu_ledger.objects, c->rm.client, c->rm.client))
 		ledger_add(&vgpu_ledger, &c->subject, client_file(c), &root, c->rm.client, NULL);
 	if (holder) {
@@ -320,7 +324,8 @@ long vgpu_duplicate(struct call *c)
 
 	mutex_lock(&vgpu_lock);
 	vgpu_subject_current(&c->subject, c->subject.minor);
-	/* As with an allocation: when the answer did not reach the caller, the duplicate is there. */
+	/* As with an allocation: if the answer did not reach the caller, the duplicate may
+	 * exist. */
 	if (result == -EFAULT || (!result && (!readable || !r.status))) {
 		e.object = c->rm.object ?: r.object;
 		add_duplicate(c, holder, e.object);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * The driver reads its arguments from user space, where other threads could change them after they have been checked. While the module
- * enforces, it reads them from a copy, on a page that is mapped for this one call at an address nobody else knows.
- */
+/* The driver reads its arguments from user space, where other threads could change them after the
+ * module checked them. While the module enforces, the driver reads a copy instead, on a page that
+ * is mapped for this one call at an address that no other thread knows. */
 #include <linux/mman.h>
 #include <linux/mm.h>
 #include <linux/random.h>
@@ -11,7 +10,7 @@
 #include "calls.h"
 
 #define LOWEST (1ul << 20)
-#define HIGHEST (1ul << 46)		/* far from where 57-bit addresses would begin */
+#define HIGHEST (1ul << 46)		/* far below the first 57-bit address */
 #define TRIES 16
 #define PARAMS 1024			/* where on the page the parameters are */
 
@@ -53,7 +52,7 @@ int vgpu_private_begin(struct call *c)
 {
 	int err;
 
-	/* What the driver answers will have to get there. */
+	/* The driver's answer will be copied there. */
 	if (!vgpu_writable(c))
 		return -EFAULT;
 	if (c->rm.kind == RM_ALLOC && c->params_bytes && copy_to_user(u64_to_user_ptr(c->rm.params.address), c->params, sizeof(u32)))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Who is calling, and who has gone: processes and cgroups. */
+/* Which process and cgroup calls, and which have ended. */
 #define pr_fmt(fmt) "vgpu: " fmt
 
 #include <linux/cgroup.h>
@@ -18,7 +18,7 @@
 /* ---- Processes ----------------------------------------------------------------------------------------------------------------------- */
 
 static DEFINE_HASHTABLE(tasks, 10);
-static DEFINE_SPINLOCK(tasks_lock);	/* the table: changes need vgpu_lock too, but for the exit, which only takes out */
+static DEFINE_SPINLOCK(tasks_lock);	/* the table; changes need vgpu_lock as well, except at exit, which only removes */
 static u64 tasks_count;
 static LLIST_HEAD(dead_tasks);
 static LLIST_HEAD(dead_cgroups);
@@ -53,9 +53,10 @@ struct vgpu_task *vgpu_task_find(u32 tgid)
 	return t;
 }
 
-/* Of the process whose first thread that is: what it points to as its first thread may have gone, if another one has called exec since. NULL: no
- * memory, or all threads of the process have begun to exit. It goes into the table first: an exit that begins later finds it there, and of one that
- * began before we see that nothing is live. */
+/* Makes the entry of the process whose first thread p is. p's own pointer to the first thread may
+ * be stale if another thread called exec since. NULL: no memory, or all threads of the process have
+ * begun to exit. The entry goes into the table first: an exit that begins later finds it there, and
+ * after one that began earlier no thread is live. */
 static struct vgpu_task *make(struct task_struct *p)
 {
 	struct vgpu_task *t = kzalloc(sizeof(*t), GFP_KERNEL);
@@ -76,7 +77,7 @@ static struct vgpu_task *make(struct task_struct *p)
 	if (!alive && !hlist_unhashed(&t->node))
 		hash_del_rcu(&t->node);
 	else
-		alive = true;		/* or its exit has it now, and vgpu_reap will free it */
+		alive = true;		/* otherwise its exit has taken it, and vgpu_reap frees it */
 	spin_unlock(&tasks_lock);
 	if (!alive) {
 		kfree(t);
@@ -131,7 +132,7 @@ void vgpu_tasks_each(void (*visit)(const struct vgpu_task *t, void *context), vo
 	struct hlist_node *next;
 	int bucket;
 
-	/* Only an exit takes out what we look at, and it frees nothing: vgpu_lock is needed for that. */
+	/* Only an exit removes entries here, and it frees nothing: that takes vgpu_lock. */
 	hash_for_each_safe(tasks, bucket, next, t, node)
 		visit(t, context);
 }
@@ -151,7 +152,7 @@ static void on_exit(void *context, struct task_struct *p)
 	spin_lock(&tasks_lock);
 	t = find_locked(p->tgid);
 	if (t)
-		hash_del_rcu(&t->node);	/* leaves its next one: vgpu_tasks_each may be there */
+		hash_del_rcu(&t->node);	/* keeps its next pointer, since vgpu_tasks_each may stand on it */
 	spin_unlock(&tasks_lock);
 	if (t) {
 		llist_add(&t->dead, &dead_tasks);
@@ -171,7 +172,8 @@ u64 vgpu_cgroup_current(void)
 	return id;
 }
 
-/* Of a chain that is too long the far end counts: whoever may make cgroups in his own gets out of no policy above it by making many. */
+/* If the chain is too long, its upper end counts: a process cannot escape a policy above it by
+ * making many cgroups below its own. */
 void vgpu_subject_current(struct policy_subject *s, u32 minor)
 {
 	struct cgroup *c;
@@ -196,13 +198,13 @@ int vgpu_cgroup_alive(u64 id)
 	return 0;
 }
 
-/* Called under a spinlock. The numbers of cgroups are never used again, so it does not matter how late the reaper comes. */
+/* Called under a spinlock. Numbers of cgroups are never used again, so the reaper may come late. */
 static void on_rmdir(void *context, struct cgroup *c, const char *path)
 {
 	struct dead_cgroup *d = kmalloc(sizeof(*d), GFP_ATOMIC | __GFP_NOWARN);
 
 	if (!d)
-		return;		/* its policies stay until the module goes, and hold for nobody */
+		return;		/* its policies stay until the module is removed, and hold for no process */
 	d->id = cgroup_id(c);
 	llist_add(&d->node, &dead_cgroups);
 	schedule_work(&reaper);
@@ -221,7 +223,8 @@ void vgpu_reap(void)
 
 		memcpy(e.comm, t->comm, sizeof(e.comm));
 		policy_drop_tgid(&vgpu_policies, t->tgid);
-		/* Its files close after this; unless somebody else has them open, what it held goes with them. */
+		/* Its files close after this. What it held ends with them, unless another process
+		 * has them open. */
 		e.value = ledger_leave(&vgpu_ledger, t->tgid);
 		vgpu_files_leave(t);
 		if (vgpu_mode() != VGPU_MODE_OFF)

@@ -25,11 +25,12 @@ int vgpu_set_mode(u32 mode);		/* -EINVAL, -EPERM */
 void vgpu_mode_update(void);		/* a driver has come or gone */
 void vgpu_defaults(struct policy_defaults *d);
 
-/* One mutex for what follows; it is held over neither the driver's functions nor copies from and to user space. */
+/* One mutex for all that follows. It is not held during the driver's functions and copies from and
+ * to user space. */
 extern struct mutex vgpu_lock;
 extern struct ledger vgpu_ledger;
 extern struct policies vgpu_policies;
-void vgpu_state_drop(void);		/* all that is known of a driver that has gone; the policies stay */
+void vgpu_state_drop(void);		/* forgets all about a driver that was removed; policies stay */
 
 /* The counts of vgpu_stats that only grow, per processor. */
 DECLARE_PER_CPU(struct vgpu_stats, vgpu_counts);
@@ -46,19 +47,19 @@ int vgpu_real_close(const struct vgpu_driver *d, struct inode *inode, struct fil
 long vgpu_real_ioctl(const struct vgpu_driver *d, struct file *file, unsigned int cmd, unsigned long arg);
 
 struct vgpu_hook_info { const char *driver, *function; unsigned long address; u64 calls; };
-/* What is hooked now: calls visit for each function. */
+/* Calls visit for each function that is hooked now. */
 void vgpu_hooks_each(void (*visit)(const struct vgpu_hook_info *h, void *context), void *context);
 
 struct vgpu_fingerprint {
 	bool hooked, known;
 	char driver[32], version[32], srcversion[32];
-	char reason[96];		/* why it is not known or not hooked; "-" otherwise */
+	char reason[96];		/* why it is not known or not hooked, or "-" */
 };
 void vgpu_fingerprint_get(struct vgpu_fingerprint *out);
-bool vgpu_driver_known(void);		/* hooked, and of a version that may be enforced */
+bool vgpu_driver_known(void);		/* hooked, and the module may enforce on its version */
 
 int vgpu_hooks_start(void);
-void vgpu_hooks_stop(void);		/* returns when no call is in the module any more */
+void vgpu_hooks_stop(void);		/* returns once no call is in the module any more */
 
 /* ---- files.c, calls.c: what a call of the driver's means ----------------------------------------------------------------------------- */
 
@@ -98,13 +99,14 @@ struct vgpu_task {
 
 /* All of these: vgpu_lock is held. */
 struct vgpu_task *vgpu_task_find(u32 tgid);
-struct vgpu_task *vgpu_task_current(void);		/* made if need be; NULL: no memory, or a task that is going */
-/* Of another process, by the caller's PID namespace; -ESRCH, -ENOMEM. make: false: *task may be NULL. */
+struct vgpu_task *vgpu_task_current(void);		/* made if it is missing; NULL: no memory, or the task is exiting */
+/* Finds another process, by the caller's PID namespace; -ESRCH, -ENOMEM. If make is false, *task
+ * may become NULL. */
 int vgpu_task_get(u32 nr, bool make, struct vgpu_task **task, u32 *tgid);
 void vgpu_tasks_each(void (*visit)(const struct vgpu_task *t, void *context), void *context);
 u64 vgpu_tasks_count(void);
-/* Forgets the processes and cgroups that have gone. Whoever takes vgpu_lock to look one up calls it first, so that a number that is used again
- * never meets what its last owner left. */
+/* Forgets processes and cgroups that have ended. Callers that take vgpu_lock to look one up call
+ * this first, so that a number that is used again never finds what its last owner left. */
 void vgpu_reap(void);
 
 void vgpu_subject_current(struct policy_subject *s, u32 minor);
@@ -122,7 +124,7 @@ int vgpu_events_open(struct file *file);
 void vgpu_events_release(struct file *file);
 ssize_t vgpu_events_read(struct file *file, char __user *buffer, size_t size, loff_t *offset);
 __poll_t vgpu_events_poll(struct file *file, struct poll_table_struct *wait);
-/* Those that are still there, oldest first; visit may sleep. */
+/* Calls visit for each event that is still kept, oldest first. visit may sleep. */
 void vgpu_events_each(void (*visit)(const struct vgpu_event *e, void *context), void *context);
 
 struct vgpu_timeslice {
