@@ -6,7 +6,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// highest follows the clock ids and asks for the highest clock of a domain.
+// highest stands behind the clock ids for the highest clock of a domain.
 const highest = abi.CLOCK_ID_COUNT
 
 // withoutApplicationsClocks is the driver branch from which applications clocks answer DEPRECATED.

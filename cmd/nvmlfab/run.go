@@ -7,19 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
 
-	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
-
-// The mount namespace is a thread's, and the program inherits that of the thread that becomes it. So everything happens on
-// the main thread, which is also the one that /proc/self is about.
-func init() { runtime.LockOSThread() }
 
 type runCmd struct {
 	Profile   *string  `placeholder:"NAME|FILE" help:"A shipped profile, or a profile file, which has a / in it or ends in .yaml or .yml."`
@@ -92,7 +86,7 @@ func (c *runCmd) prepare() error {
 		return err
 	}
 	if !c.Preload {
-		err := machine.EnterNamespace(filepath.Join(home(), "lib", "nvmlfab-enter"))
+		err := enterNamespace(filepath.Join(home(), "lib", "nvmlfab-enter"))
 		if err == nil {
 			return p.showNamespace(libraries, c.NUMA)
 		}
