@@ -3,7 +3,7 @@
 # make test       everything that can be checked here; sets up what it needs
 # make generate   generated/ anew, after a change in handwritten/ or generator/
 # make bench      what a call and a start cost, beside a C library and the smallest Go library
-# make lib        the libraries alone; NVML=12.4 builds the one of that NVML version into dist/nvml/12.4.127
+# make lib        the libraries alone, for every version of NVML; NVML=12.4 builds that one alone into dist/nvml/12.4.127
 # make mockfs-shim, make test-mockfs   libmockfs.so alone, and its tests
 # make kernel, make test-kernel, make test-kunit   the kernel modules; kernel/Makefile has more
 # make release    a tarball of all that, dist/nvmlfab-VERSION-linux-amd64.tar.gz
@@ -20,43 +20,68 @@ staticcheck := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # go-nvml calls functions that NVIDIA's header marks as deprecated; that is no news.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-.PHONY: all lib bin run test bench release generate clean setup mockfs-shim test-mockfs kernel test-kernel test-kunit
+.PHONY: all lib fronts older-fronts bin run test bench release generate clean setup mockfs-shim test-mockfs kernel test-kernel test-kunit
 all: lib bin
 
 # ---- The library ---------------------------------------------------------------------------------------------------
 
+# The newest front lies in dist/lib, and dist/nvml has a folder for each version, from which run and stage take the one that
+# fits the driver. NVML=12.4 builds that one alone.
+versions := $(shell sed -nE 's/^- \{nvml: "([^"]+)".*/\1/p' nvml-headers/versions.yaml)
+newest   := $(lastword $(versions))
+
 ifdef NVML
-version := $(shell $(generator) --nvml '$(NVML)' --version-of)
-ifeq ($(version),)
-$(error NVML=$(NVML): go run ./generator --stats lists the versions there are)
+wanted := $(or $(filter $(NVML),$(versions)),$(filter $(NVML:.=).%,$(versions)))
+ifneq ($(words $(wanted)),1)
+$(error NVML=$(NVML): name one of $(versions))
 endif
-libdir := dist/nvml/$(version)
 else
-libdir := dist/lib
+wanted := $(versions)
 endif
+older  := $(filter-out $(newest),$(wanted))
+fronts := $(older:%=dist/nvml/%/libnvidia-ml.so.1)
 
 go_files   := $(shell find generated handwritten engine library profiles -type f ! -name '*_test.go' 2>/dev/null) go.mod go.sum
-front_deps := $(shell find generated/front library/front nvml-headers $(if $(NVML),generator handwritten) -type f ! -name '*_test.go' 2>/dev/null)
+front_deps := $(shell find generated/front library/front nvml-headers -type f ! -name '*_test.go' 2>/dev/null) Makefile
+older_deps := $(shell find generator -type f ! -name '*_test.go' 2>/dev/null)
 
-lib: $(libdir)/libnvidia-ml.so $(libdir)/libnvidia-ml.so.1 $(libdir)/libnvmlfab-core.so.1 $(if $(NVML),,dist/lib/libnvgpufilter.so)
+lib: dist/lib/libnvidia-ml.so dist/lib/libnvidia-ml.so.1 dist/lib/libnvmlfab-core.so.1 dist/nvml/$(newest) fronts
+ifndef NVML
+lib: dist/lib/libnvgpufilter.so dist/lib/libmockfs.so
+endif
 
 # Everything is made under another name and renamed, so that whoever loads the library never meets half of one, and two
 # makes at a time do no harm.
 
-$(libdir)/libnvidia-ml.so: | $(libdir)
+dist/lib/libnvidia-ml.so: | dist/lib
 	@ln -sfn libnvidia-ml.so.1 $@
 
+dist/nvml/$(newest): | dist/nvml
+	@[ -L $@ ] || rm -rf $@; ln -sfn ../lib $@
+
 # Nothing but libc is linked. nodelete: what the library leaves in a process, fork handlers above all, outlives a dlclose.
-front_flags := -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -shared \
+front_flags := -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -shared -s \
   -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs -Wl,--as-needed
 
-$(libdir)/libnvidia-ml.so.1: $(front_deps) Makefile | $(libdir)
-	@echo "gcc $(if $(NVML),the front of NVML $(version),generated/front/*.c library/front/*.c) -o $@"; \
-	header=$$($(generator) $(if $(NVML),--nvml $(version)) --header); \
-	front=generated/front; \
-	$(if $(NVML),front=$$(mktemp -d); trap 'rm -rf "$$front"' EXIT; $(generator) --nvml $(version) --front "$$front";) \
-	gcc $(front_flags) -I "$$front" -I library/front -I nvml-headers -I "$$(dirname "$$header")" "$$front"/*.c library/front/*.c -o $@.$$$$; \
+# $(call front,FOLDER,VERSION) compiles a front from the generated sources in a folder and the header of that version.
+front = header=$$($(generator) --nvml $(2) --header); \
+	gcc $(front_flags) -I $(1) -I library/front -I nvml-headers -I "$$(dirname "$$header")" $(1)/*.c library/front/*.c -o $@.$$$$; \
 	mv $@.$$$$ $@
+
+dist/lib/libnvidia-ml.so.1: $(front_deps) | dist/lib
+	@echo "gcc generated/front/*.c library/front/*.c -o $@"; $(call front,generated/front,$(newest))
+
+$(fronts): dist/nvml/%/libnvidia-ml.so.1: $(front_deps) $(older_deps)
+	@echo "gcc the front of NVML $* -o $@"; \
+	mkdir -p $(@D); ln -sfn libnvidia-ml.so.1 $(@D)/libnvidia-ml.so; ln -sfn ../../lib/libnvmlfab-core.so.1 $(@D)/libnvmlfab-core.so.1; \
+	source=$$(mktemp -d); trap 'rm -rf "$$source"' EXIT; $(generator) --nvml $* --front "$$source"; $(call front,"$$source",$*)
+
+# A make of its own, so that all CPUs take part without a -j: the fronts are independent of one another.
+fronts:
+	@$(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$$(nproc)) older-fronts
+
+older-fronts: $(fronts)
+	@:
 
 # The core is one for all fronts. Its Go runtime sends no signals, gives no stack back (see makeRoom in library/core) and
 # keeps no descriptors; library/goruntime says what else is different about it.
@@ -83,17 +108,9 @@ dist/lib/libnvmlfab-core.so.1 $(gpufilters): $(overlay) Makefile | dist/lib
 	  -ldflags '-s -w -X runtime.godebugDefault=$(core_debug) $(golink)' -o $@.$$$$.so $(package); \
 	rm -f $@.$$$$.h; mv $@.$$$$.so $@
 
-ifdef NVML
-$(libdir)/libnvmlfab-core.so.1: dist/lib/libnvmlfab-core.so.1 | $(libdir)
-	@cp $< $@.$$$$; mv $@.$$$$ $@
-endif
-
 # ---- The libraries to preload --------------------------------------------------------------------------------------
 
 mockfs-shim: dist/lib/libmockfs.so
-ifndef NVML
-lib: dist/lib/libmockfs.so
-endif
 
 # They define libc's own functions, so libc's fortified variants of these must not come in.
 shim_flags := -std=gnu11 -Wall -Wextra -Werror -O2 -U_FORTIFY_SOURCE -fPIC -fvisibility=hidden -shared \
@@ -106,7 +123,7 @@ dist/lib/libmockfs.so dist/arm64/libmockfs.so: $(wildcard shims/preload/*.* shim
 	$(or $(gcc),gcc) $(shim_flags) -Wl,-soname,libmockfs.so -Wl,--version-script,shims/preload/pci/exports.map -I shims/preload shims/preload/*.c shims/preload/pci/*.c -o $@.$$$$; \
 	mv $@.$$$$ $@
 
-$(sort dist/lib $(libdir) dist/bin dist/arm64):
+dist/lib dist/nvml dist/bin dist/arm64:
 	@mkdir -p $@
 
 # ---- The commands --------------------------------------------------------------------------------------------------
@@ -243,7 +260,7 @@ release: all
 	for name in libnvidia-ml.so libnvmlfab-core.so; do \
 	  install -m 755 dist/lib/$$name.1 $$root/lib/$$name.$$driver; ln -s $$name.$$driver $$root/lib/$$name.1; \
 	done; \
-	ln -s libnvidia-ml.so.1 $$root/lib/libnvidia-ml.so; \
+	ln -s libnvidia-ml.so.1 $$root/lib/libnvidia-ml.so; cp -r --no-dereference dist/nvml $$root/; \
 	install -m 755 $(extras) $$root/lib/; \
 	install -m 644 profiles/boards/*.yaml $$root/profiles/; install -m 644 profiles/schema.json LICENSE README.md CHANGELOG.md $$root/; \
 	{ echo '{"nvmlfab": "$(VERSION)", "platform": "linux/amd64", "coverage":'; $(generator) --stats --json; echo '}'; } > $$root/manifest.json; \

@@ -6,7 +6,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// highest stands behind the clock ids for the highest clock of a domain.
+// highest follows the clock ids and asks for the highest clock of a domain.
 const highest = abi.CLOCK_ID_COUNT
 
 // withoutApplicationsClocks is the driver branch from which applications clocks answer DEPRECATED.
@@ -18,7 +18,7 @@ func clock(d *engine.Device, domain abi.ClockType_t, id abi.ClockId_t) (uint32, 
 		return 0, abi.ERROR_INVALID_ARGUMENT
 	}
 	applications := id == abi.CLOCK_ID_APP_CLOCK_TARGET || id == abi.CLOCK_ID_APP_CLOCK_DEFAULT
-	if applications && d.Snapshot().Branch >= withoutApplicationsClocks {
+	if applications && d.Node().Branch >= withoutApplicationsClocks {
 		return 0, abi.ERROR_DEPRECATED
 	}
 	c := &d.Clocks

@@ -129,7 +129,7 @@ func (f *function) bridgeHeader(c *config) {
 	c.u8(0x18, f.id.Bus)
 	c.u8(0x19, f.secondary)
 	c.u8(0x1a, f.subordinate)
-	c.u16(0x1c, 0x00f0) // no input and output behind it: base above limit
+	c.u16(0x1c, 0x00f0) // no input and output below it: base above limit
 	c.u32(0x20, 0x0000fff0)
 	c.u32(0x24, 0x0001fff1)
 	for _, b := range f.bars {

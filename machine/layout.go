@@ -31,7 +31,7 @@ type function struct {
 	parent *function // nil directly below the root complex
 	below  []*function
 
-	// secondary and subordinate are the first and last bus behind a bridge.
+	// secondary and subordinate are the first and last bus below a bridge.
 	secondary, subordinate uint8
 
 	bars bars
@@ -265,7 +265,7 @@ func (r *root) bridge(k kind, parent *function, id profiles.BusID, secondary, su
 	return f
 }
 
-// each visits the functions below a root complex, bridges before what is behind them.
+// each visits the functions below a root complex, bridges before what is below them.
 func (r *root) each(visit func(*function)) {
 	var walk func([]*function)
 	walk = func(list []*function) {
@@ -277,7 +277,7 @@ func (r *root) each(visit func(*function)) {
 	walk(r.below)
 }
 
-// leaf is a device at the end of the links through a function: itself or one behind the bridge.
+// leaf is a device at the end of the links through a function: itself or one below the bridge.
 func (f *function) leaf() *function {
 	for f.kind.bridge() && len(f.below) > 0 {
 		f = f.below[0]

@@ -77,7 +77,7 @@ func (s *space) take(b *bar) {
 	}
 }
 
-// allocate gives every function its ranges and interrupt. A bridge has those of what is behind it.
+// allocate gives every function its ranges and interrupt. A bridge has those of the functions below it.
 func allocate(roots []*root) {
 	s := space{lowStart, highStart}
 	irq := 64
@@ -145,7 +145,7 @@ const (
 	windowHigh = 15
 )
 
-// enclose gives a bridge the windows that cover what is behind it.
+// enclose gives a bridge the windows that cover what is below it.
 func (f *function) enclose() {
 	for _, child := range f.below {
 		child.enclose()

@@ -30,7 +30,7 @@ func (b *builder) root(r *root) {
 	b.bus(r.path(), r, r.bus)
 }
 
-// bus writes the bus that is at a root complex or behind a bridge.
+// bus writes the bus that is at a root complex or below a bridge.
 func (b *builder) bus(above string, r *root, number uint8) {
 	name := fmt.Sprintf("%04x:%02x", r.domain, number)
 	dir := above + "/pci_bus/" + name

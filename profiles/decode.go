@@ -155,7 +155,7 @@ func (d *decoder) sequence(n *yaml.Node, out reflect.Value, f field, path string
 // pair is one key of a mapping and its value.
 type pair struct{ key, value *yaml.Node }
 
-// pairs lists a mapping's keys, those of << behind its own, and refuses a key that stands twice.
+// pairs lists a mapping's keys, those of << after its own, and refuses a key that stands twice.
 func (d *decoder) pairs(n *yaml.Node, path string, depth int) ([]pair, error) {
 	n = resolve(n)
 	if n.Kind != yaml.MappingNode {

@@ -145,7 +145,7 @@ type Properties struct {
 type ComputeCapability struct {
 	// Major is the number before the dot.
 	Major Opt[uint32] `yaml:"major"`
-	// Minor is the number behind the dot.
+	// Minor is the number after the dot.
 	Minor Opt[uint32] `yaml:"minor"`
 }
 

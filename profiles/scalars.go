@@ -134,7 +134,7 @@ func (p *Percent) UnmarshalText(text []byte) error {
 // Address is a memory address that files may put in quotes.
 type Address uint64
 
-// UnmarshalText accepts a number, usually hexadecimal behind 0x.
+// UnmarshalText accepts a number, usually hexadecimal after 0x.
 func (a *Address) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 0, 64)
 	if err != nil {

@@ -40,7 +40,7 @@ var bundle = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	bundleDir = dir
-	for _, part := range []string{"bin", "lib"} {
+	for _, part := range []string{"bin", "lib", "nvml"} {
 		if err := os.CopyFS(filepath.Join(dir, part), os.DirFS(filepath.Join(root, "dist", part))); err != nil {
 			return "", err
 		}

@@ -66,7 +66,7 @@ func failure(err error) (why string, status int) {
 	return err.Error(), exitNotExecutable
 }
 
-// withoutGPU adds --nogpu to arguments that do not have it, as the last option: behind a -- it would be no option.
+// withoutGPU adds --nogpu to arguments that do not have it, as the last option: after a -- it would be no option.
 func withoutGPU(args []string) []string {
 	end := len(args)
 	for i := 0; i < end; i++ {

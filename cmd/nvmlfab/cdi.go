@@ -110,7 +110,7 @@ func stagedBoard(root string) (*profiles.Board, []byte, error) {
 }
 
 // containerProfile is where a container has the profile of its GPUs.
-const containerProfile = private + "/profile.yaml"
+const containerProfile = machine.Private + "/profile.yaml"
 
 // specVersion is the oldest version of the format in which a device's name may be a number.
 const specVersion = "0.5.0"
@@ -203,15 +203,14 @@ func showContainer(top string, text []byte) error {
 	}
 	umask := unix.Umask(0)
 	defer unix.Umask(umask)
-	dir := filepath.Join(top, private)
+	dir := filepath.Join(top, machine.Private)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, filepath.Base(containerProfile)), text, 0o644); err != nil {
 		return err
 	}
-	m := merger{top: top}
-	return m.mergeAll(machine.New(board, machine.Options{CPUs: onlineCPUs()}), "sys", "proc")
+	return machine.New(board, machine.Options{CPUs: onlineCPUs()}).ShowInContainer(top)
 }
 
 // visible is the staged board, and its text, less the GPUs that a container has no device node of; nil if it has none at all.
@@ -236,4 +235,9 @@ func visible(top string, text []byte) (*profiles.Board, []byte, error) {
 	only := profiles.Only("the container's GPUs", keep)
 	board, err = base.With(only)
 	return board, base.File(only), err
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

@@ -134,17 +134,17 @@ func onlineCPUs() []uint32 {
 
 // showNamespace shows the board to what runs in this mount namespace.
 func (p *profile) showNamespace(libraries string, system bool) error {
-	m := namespace{tree: p.tree(system), libraries: libraries, identity: p.base.Name + "\n" + string(p.base.File(p.layers...))}
+	m := machine.Launch{Tree: p.tree(system), Libraries: libraries, Identity: p.base.Name + "\n" + string(p.base.File(p.layers...))}
 	if text := p.changed(); text != nil {
-		m.files = map[string][]byte{"profile.yaml": text}
+		m.Files = map[string][]byte{"profile.yaml": text}
 	}
-	if err := m.show(); err != nil {
+	if err := m.Show(); err != nil {
 		return err
 	}
-	if err := dropNamespaceRights(); err != nil {
+	if err := machine.DropNamespaceRights(); err != nil {
 		return err
 	}
-	if err := p.setProfile(filepath.Join(private, "profile.yaml")); err != nil {
+	if err := p.setProfile(filepath.Join(machine.Private, "profile.yaml")); err != nil {
 		return err
 	}
 	os.Setenv("SYSTEMD_DEVICE_VERIFY_SYSFS", "0") // udev's library would believe nothing that is not on a sysfs

@@ -10,11 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// tree is a folder as make and a release lay it out: the command in bin and, empty here, the libraries in lib.
+// tree is a folder as make and a release lay it out: the command in bin, the libraries, which are empty here, in lib, and a
+// folder for each version of NVML in nvml.
 var tree string
 
 // TestMain is the command itself where the test binary goes by the command's name.
@@ -39,10 +41,14 @@ func test(m *testing.M) int {
 	err = errors.Join(
 		os.Mkdir(filepath.Join(tree, "bin"), 0o755),
 		os.Mkdir(filepath.Join(tree, "lib"), 0o755),
+		os.Mkdir(filepath.Join(tree, "nvml"), 0o755),
 		os.Link(self, filepath.Join(tree, "bin", "nvmlfab")),
 		os.WriteFile(filepath.Join(tree, "lib", "libnvidia-ml.so.1"), nil, 0o644),
 		os.WriteFile(filepath.Join(tree, "lib", "libnvmlfab-core.so.1"), nil, 0o644),
 	)
+	for _, v := range abi.Versions {
+		err = errors.Join(err, os.Symlink("../lib", filepath.Join(tree, "nvml", v.NVML)))
+	}
 	if err == nil && os.Geteuid() != 0 { // whom run needs a helper for
 		err = exec.Command("gcc", "-o", filepath.Join(tree, "lib", "nvmlfab-enter"), filepath.Join("..", "enter", "enter.c")).Run()
 	}

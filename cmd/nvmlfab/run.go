@@ -7,19 +7,23 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"syscall"
 
+	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
+
+// The mount namespace is a thread's, and the program inherits that of the thread that becomes it. So everything happens on
+// the main thread, which is also the one that /proc/self is about.
+func init() { runtime.LockOSThread() }
 
 type runCmd struct {
 	Profile   *string  `placeholder:"NAME|FILE" help:"A shipped profile, or a profile file, which has a / in it or ends in .yaml or .yml."`
 	GPUs      uint32   `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
 	Driver    string   `placeholder:"VERSION" help:"The driver's version, instead of the profile's."`
-	NVML      string   `name:"nvml" placeholder:"VERSION" help:"The library of an older NVML, as make lib NVML=VERSION builds it; the beginning of its version will do."`
+	NVML      string   `name:"nvml" placeholder:"VERSION" help:"The version of NVML, instead of the one that came with the driver; the beginning of it will do."`
 	NUMA      bool     `name:"numa" help:"Show the profile's CPUs and NUMA nodes in /sys too, if it gives any, instead of the machine's."`
 	Namespace bool     `xor:"how" help:"Run the program in a mount namespace or not at all."`
 	Preload   bool     `xor:"how" help:"Preload a library into the program instead of using a mount namespace."`
@@ -36,7 +40,8 @@ func (runCmd) Help() string {
 
 The program takes the place of nvmlfab: exit status, signals, input, output, working directory and user are its own. It finds
 nvmlfab's libnvidia-ml.so.1 before NVIDIA's, and in a mount namespace of its own it sees the machine's /dev, /sys and /proc
-with the GPUs in them. Nothing outside the namespace changes, and it ends with its last process. Where namespaces are not
+with the GPUs in them. The library is of the NVML version that came with the driver: what is younger is missing from it, as
+programs find it on such a machine. Nothing outside the namespace changes, and it ends with its last process. Where namespaces are not
 allowed, which one line on standard error says, a preloaded library shows /sys alone, and static programs and those written
 in Go are refused.
 
@@ -81,12 +86,12 @@ func (c *runCmd) prepare() error {
 	if err := p.change(c.GPUs, c.Driver); err != nil {
 		return err
 	}
-	libraries, err := libraryDir(c.NVML)
+	libraries, err := libraryDir(c.NVML, p.board)
 	if err != nil {
 		return err
 	}
 	if !c.Preload {
-		err := enterNamespace(filepath.Join(home(), "lib", "nvmlfab-enter"))
+		err := machine.EnterNamespace(filepath.Join(home(), "lib", "nvmlfab-enter"))
 		if err == nil {
 			return p.showNamespace(libraries, c.NUMA)
 		}
@@ -109,55 +114,6 @@ func absolute(variable string) error {
 		return err
 	}
 	return os.Setenv(variable, path)
-}
-
-// home is the folder that holds bin and lib, in a build as in a release; empty if it cannot be told.
-func home() string {
-	self, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(filepath.Dir(self), "..")
-}
-
-// libraryDir is the folder of nvmlfab's libraries: lib beside the command's own folder, or that of another NVML version.
-func libraryDir(version string) (string, error) {
-	dir := filepath.Join(home(), "lib")
-	if version != "" {
-		found, err := filepath.Glob(filepath.Join(home(), "nvml", version+"*"))
-		if err != nil {
-			return "", fmt.Errorf("--nvml: %q is no version", version)
-		}
-		whole := func(dir string) bool { return strings.HasPrefix(filepath.Base(dir)+".", version+".") }
-		if slices.ContainsFunc(found, whole) {
-			found = slices.DeleteFunc(found, func(dir string) bool { return !whole(dir) })
-		}
-		switch len(found) {
-		case 0:
-			return "", fmt.Errorf("--nvml: there is no library of NVML %s in %s: run make lib NVML=%[1]s", version, filepath.Join(home(), "nvml"))
-		case 1:
-			dir = found[0]
-		default:
-			return "", fmt.Errorf("--nvml: %s may be %s or %s", version, filepath.Base(found[0]), filepath.Base(found[1]))
-		}
-	}
-	for _, name := range []string{"libnvidia-ml.so.1", "libnvmlfab-core.so.1"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			return "", fmt.Errorf("no %s in %s: run make, or keep the folders bin and lib of a release side by side", name, dir)
-		}
-	}
-	if strings.ContainsAny(dir, ":;") {
-		return "", fmt.Errorf("%s: the dynamic linker takes no folder with : or ; in its name: move nvmlfab elsewhere", dir)
-	}
-	return dir, nil
-}
-
-// setLibrary makes the dynamic linker find the libraries in a folder first.
-func setLibrary(dir string) error {
-	if others := os.Getenv("LD_LIBRARY_PATH"); others != "" {
-		dir += ":" + others
-	}
-	return os.Setenv("LD_LIBRARY_PATH", dir)
 }
 
 // become replaces this process by a program. Of the signals that nvmlfab's own parent had ignored, Go's runtime keeps SIGHUP

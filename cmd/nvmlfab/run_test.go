@@ -22,7 +22,9 @@ func TestRunEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	mine := write(t, dir, "mine.yaml", "extends: h100\ncount: 2\n", 0o644)
 	inherited := write(t, dir, "inherited.yml", "count: 1\n", 0o644)
-	lib := filepath.Join(tree, "lib")
+	old := write(t, dir, "old.yaml", "extends: h100\nsystem: {driver_version: 550.163.01}\n", 0o644)
+	lib := filepath.Join(tree, "nvml", "13.0.39") // of the driver 580 that the profiles here have
+	of := func(version string) string { return filepath.Join(tree, "nvml", version) }
 
 	for name, test := range map[string]struct {
 		env, args           []string
@@ -38,8 +40,12 @@ func TestRunEnvironment(t *testing.T) {
 		"a relative file":          {nil, []string{"--profile=mine.yaml"}, lib, "unset", mine},
 		"a file against a name":    {[]string{"NVMLFAB_PROFILE=nonsense"}, []string{"--profile", "mine.yaml"}, lib, "unset", mine},
 		"an inherited name":        {[]string{"NVMLFAB_PROFILE=h100"}, nil, lib, "h100", "unset"},
-		"an inherited file":        {[]string{"MOCK_NVML_CONFIG=inherited.yml"}, nil, lib, "unset", inherited},
-		"an inherited file wins":   {[]string{"MOCK_NVML_CONFIG=" + inherited, "NVMLFAB_PROFILE=nonsense"}, nil, lib, "nonsense", inherited},
+		"an inherited file":        {[]string{"MOCK_NVML_CONFIG=inherited.yml"}, nil, of("13.4.92"), "unset", inherited},
+		"an inherited file wins":   {[]string{"MOCK_NVML_CONFIG=" + inherited, "NVMLFAB_PROFILE=nonsense"}, nil, of("13.4.92"), "nonsense", inherited},
+		"a driver":                 {nil, []string{"--profile", old}, of("12.4.127"), "unset", old},
+		"a board's driver":         {nil, []string{"--profile", "a100-sxm4-40gb"}, of("12.8.90"), "a100-sxm4-40gb", "unset"},
+		"a version":                {nil, []string{"--nvml", "13.4"}, of("13.4.92"), "unset", "unset"},
+		"a version for a driver":   {nil, []string{"--profile", old, "--nvml=11.1"}, of("11.1"), "unset", old},
 		"inherited without values": {[]string{"MOCK_NVML_CONFIG=", "NVMLFAB_PROFILE="}, nil, lib, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +118,7 @@ func TestRunBecomes(t *testing.T) {
 		link := filepath.Join(t.TempDir(), "nvmlfab")
 		require.NoError(t, os.Symlink(filepath.Join(tree, "bin", "nvmlfab"), link))
 		out := start(t, exec.Command(link, "run", "--", "sh", "-c", printEnv))
-		assert.Contains(t, out.stdout, "LD_LIBRARY_PATH="+filepath.Join(tree, "lib")+"\n")
+		assert.Contains(t, out.stdout, "LD_LIBRARY_PATH="+filepath.Join(tree, "nvml", "13.0.39")+"\n")
 	})
 }
 
@@ -148,6 +154,8 @@ func TestRunCannot(t *testing.T) {
 		"unknown profile":             {[]string{"--profile", "h10", "--", "true"}, "", 125, `--profile: unknown board "h10": did you mean "h100"?`},
 		"empty profile":               {[]string{"--profile=", "--", "true"}, "", 125, `--profile: unknown board ""`},
 		"broken profile":              {[]string{"--profile", broken, "--", "true"}, "", 125, broken + ":2: devices"},
+		"unknown version":             {[]string{"--nvml", "../lib", "--", "true"}, "", 125, `--nvml: there is no NVML "../lib": name one of 11.0, 11.1,`},
+		"half a version":              {[]string{"--nvml", "12", "--", "true"}, "", 125, `--nvml: "12" may be 12.0.76 or 12.1.105 or`},
 		"no profile file":             {[]string{"--profile", "./h100", "--", "true"}, "", 125, "./h100:1: "},
 		"unknown inherited profile":   {[]string{"--", "true"}, "NVMLFAB_PROFILE=h10", 125, `NVMLFAB_PROFILE: unknown board "h10"`},
 		"broken inherited profile":    {[]string{"--", "true"}, "MOCK_NVML_CONFIG=" + broken, 125, broken + ":2: devices"},
@@ -165,30 +173,32 @@ func TestRunCannot(t *testing.T) {
 
 // TestRunWithoutLibrary: the command does not run a program on whatever library the machine has.
 func TestRunWithoutLibrary(t *testing.T) {
-	move := func(t *testing.T, name string) string { // to another tree, with what lib of this one holds
-		top := filepath.Join(tree, name)
-		require.NoError(t, os.Mkdir(top, 0o755))
+	const version = "13.0.39"
+	move := func(t *testing.T, name string) (top, dir string) { // to another tree
+		top = filepath.Join(tree, name)
+		dir = filepath.Join(top, "nvml", version)
 		t.Cleanup(func() { os.RemoveAll(top) })
-		require.NoError(t, os.Mkdir(filepath.Join(top, "bin"), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(top, "bin"), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Dir(dir), 0o755))
 		require.NoError(t, os.Link(filepath.Join(tree, "bin", "nvmlfab"), filepath.Join(top, "bin", "nvmlfab")))
-		return top
+		return top, dir
 	}
 	run := func(t *testing.T, top string) outcome {
 		return start(t, exec.Command(filepath.Join(top, "bin", "nvmlfab"), "run", "--", "true"))
 	}
 	t.Run("none", func(t *testing.T) {
-		top := move(t, "none")
-		run(t, top).fails(t, 125, "no libnvidia-ml.so.1 in "+filepath.Join(top, "lib")+": run make")
+		top, dir := move(t, "none")
+		run(t, top).fails(t, 125, "no libnvidia-ml.so.1 in "+dir+": run make lib")
 	})
 	t.Run("somebody else's", func(t *testing.T) {
-		top := move(t, "else")
-		require.NoError(t, os.Mkdir(filepath.Join(top, "lib"), 0o755))
-		write(t, filepath.Join(top, "lib"), "libnvidia-ml.so.1", "", 0o644)
-		run(t, top).fails(t, 125, "no libnvmlfab-core.so.1 in "+filepath.Join(top, "lib"))
+		top, dir := move(t, "else")
+		require.NoError(t, os.Mkdir(dir, 0o755))
+		write(t, dir, "libnvidia-ml.so.1", "", 0o644)
+		run(t, top).fails(t, 125, "no libnvmlfab-core.so.1 in "+dir)
 	})
 	t.Run("out of the linker's reach", func(t *testing.T) {
-		top := move(t, "a:b")
-		require.NoError(t, os.Symlink(filepath.Join(tree, "lib"), filepath.Join(top, "lib")))
+		top, dir := move(t, "a:b")
+		require.NoError(t, os.Symlink(filepath.Join(tree, "lib"), dir))
 		run(t, top).fails(t, 125, ": or ;")
 	})
 }

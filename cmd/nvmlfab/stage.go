@@ -14,7 +14,7 @@ type stageCmd struct {
 	Profile *string `placeholder:"NAME|FILE" help:"A shipped profile, or a profile file."`
 	GPUs    uint32  `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
 	Driver  string  `placeholder:"VERSION" help:"The driver's version, instead of the profile's."`
-	NVML    string  `name:"nvml" placeholder:"VERSION" help:"The library of an older NVML."`
+	NVML    string  `name:"nvml" placeholder:"VERSION" help:"The version of NVML, instead of the one that came with the driver."`
 	SMI     string  `name:"nvidia-smi" placeholder:"FILE" help:"An nvidia-smi to copy; by default the one in PATH, if there is one."`
 }
 
@@ -36,7 +36,7 @@ func (c stageCmd) Run() error {
 	if err := p.change(c.GPUs, c.Driver); err != nil {
 		return err
 	}
-	libraries, err := libraryDir(c.NVML)
+	libraries, err := libraryDir(c.NVML, p.board)
 	if err != nil {
 		return err
 	}

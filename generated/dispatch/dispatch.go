@@ -11,9 +11,8 @@ import (
 	"unsafe"
 )
 
-// Calls holds the unpacking function of every retired stub, by symbol number. It gets the snapshot of the call and the
-// block of argument words.
-var Calls = [abi.SymbolCount]func(*engine.Snapshot, unsafe.Pointer) abi.Return{
+// Calls holds the unpacking function of every retired stub, by symbol number.
+var Calls = [abi.SymbolCount]func(unsafe.Pointer) abi.Return{
 	14:  callDeviceGetAccountingBufferSize,
 	15:  callDeviceGetAccountingMode,
 	16:  callDeviceGetAccountingPids,
@@ -213,10 +212,10 @@ var Calls = [abi.SymbolCount]func(*engine.Snapshot, unsafe.Pointer) abi.Return{
 	410: callUnitGetCount,
 }
 
-func callDeviceGetAccountingBufferSize(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetAccountingBufferSize(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -230,10 +229,10 @@ func callDeviceGetAccountingBufferSize(s *engine.Snapshot, a unsafe.Pointer) abi
 	return abi.SUCCESS
 }
 
-func callDeviceGetAccountingMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetAccountingMode(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -247,10 +246,10 @@ func callDeviceGetAccountingMode(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetAccountingPids(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetAccountingPids(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -267,10 +266,10 @@ func callDeviceGetAccountingPids(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetAccountingStats(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetAccountingStats(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -278,7 +277,7 @@ func callDeviceGetAccountingStats(s *engine.Snapshot, a unsafe.Pointer) abi.Retu
 	}
 	var v2 abi.AccountingStats_t
 	marshal.Get(unsafe.Pointer(&v2), p2, 56)
-	ret = handwritten.DeviceGetAccountingStats(v0, marshal.Word[uint32](a, 1), &v2)
+	ret := handwritten.DeviceGetAccountingStats(v0, marshal.Word[uint32](a, 1), &v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -286,10 +285,10 @@ func callDeviceGetAccountingStats(s *engine.Snapshot, a unsafe.Pointer) abi.Retu
 	return abi.SUCCESS
 }
 
-func callDeviceGetAccountingStats_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetAccountingStats_v2(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -297,7 +296,7 @@ func callDeviceGetAccountingStats_v2(s *engine.Snapshot, a unsafe.Pointer) abi.R
 	}
 	var v1 abi.AccountingStats_v2_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 64)
-	ret = handwritten.DeviceGetAccountingStats_v2(v0, &v1)
+	ret := handwritten.DeviceGetAccountingStats_v2(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -305,10 +304,10 @@ func callDeviceGetAccountingStats_v2(s *engine.Snapshot, a unsafe.Pointer) abi.R
 	return abi.SUCCESS
 }
 
-func callDeviceGetAddressingMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetAddressingMode(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -323,7 +322,7 @@ func callDeviceGetAddressingMode(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	}
 	var v1 abi.DeviceAddressingMode_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret = handwritten.DeviceGetAddressingMode(v0, &v1)
+	ret := handwritten.DeviceGetAddressingMode(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -331,10 +330,10 @@ func callDeviceGetAddressingMode(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetApplicationsClock(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetApplicationsClock(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -348,10 +347,10 @@ func callDeviceGetApplicationsClock(s *engine.Snapshot, a unsafe.Pointer) abi.Re
 	return abi.SUCCESS
 }
 
-func callDeviceGetArchitecture(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetArchitecture(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -365,10 +364,10 @@ func callDeviceGetArchitecture(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	return abi.SUCCESS
 }
 
-func callDeviceGetAutoBoostedClocksEnabled(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetAutoBoostedClocksEnabled(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -387,10 +386,10 @@ func callDeviceGetAutoBoostedClocksEnabled(s *engine.Snapshot, a unsafe.Pointer)
 	return abi.SUCCESS
 }
 
-func callDeviceGetBAR1MemoryInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetBAR1MemoryInfo(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -398,7 +397,7 @@ func callDeviceGetBAR1MemoryInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	}
 	var v1 abi.BAR1Memory_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 24)
-	ret = handwritten.DeviceGetBAR1MemoryInfo(v0, &v1)
+	ret := handwritten.DeviceGetBAR1MemoryInfo(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -406,10 +405,10 @@ func callDeviceGetBAR1MemoryInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetBoardId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetBoardId(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -423,10 +422,10 @@ func callDeviceGetBoardId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetBoardPartNumber(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetBoardPartNumber(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -442,10 +441,10 @@ func callDeviceGetBoardPartNumber(s *engine.Snapshot, a unsafe.Pointer) abi.Retu
 	return abi.SUCCESS
 }
 
-func callDeviceGetBrand(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetBrand(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -459,10 +458,10 @@ func callDeviceGetBrand(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetC2cModeInfoV(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetC2cModeInfoV(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -470,7 +469,7 @@ func callDeviceGetC2cModeInfoV(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	}
 	var v1 abi.C2cModeInfo_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 4)
-	ret = handwritten.DeviceGetC2cModeInfoV(v0, &v1)
+	ret := handwritten.DeviceGetC2cModeInfoV(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -478,10 +477,10 @@ func callDeviceGetC2cModeInfoV(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	return abi.SUCCESS
 }
 
-func callDeviceGetCapabilities(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetCapabilities(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -496,7 +495,7 @@ func callDeviceGetCapabilities(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	}
 	var v1 abi.DeviceCapabilities_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret = handwritten.DeviceGetCapabilities(v0, &v1)
+	ret := handwritten.DeviceGetCapabilities(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -504,10 +503,10 @@ func callDeviceGetCapabilities(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	return abi.SUCCESS
 }
 
-func callDeviceGetClock(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetClock(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p3 := marshal.Pointer(a, 3)
 	if p3 == nil {
@@ -521,10 +520,10 @@ func callDeviceGetClock(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetClockInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetClockInfo(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -538,10 +537,10 @@ func callDeviceGetClockInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetComputeMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetComputeMode(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -555,10 +554,10 @@ func callDeviceGetComputeMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetComputeRunningProcesses(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetComputeRunningProcesses(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -575,10 +574,10 @@ func callDeviceGetComputeRunningProcesses(s *engine.Snapshot, a unsafe.Pointer) 
 	return abi.SUCCESS
 }
 
-func callDeviceGetComputeRunningProcesses_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetComputeRunningProcesses_v2(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -595,10 +594,10 @@ func callDeviceGetComputeRunningProcesses_v2(s *engine.Snapshot, a unsafe.Pointe
 	return abi.SUCCESS
 }
 
-func callDeviceGetComputeRunningProcesses_v3(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetComputeRunningProcesses_v3(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -615,10 +614,10 @@ func callDeviceGetComputeRunningProcesses_v3(s *engine.Snapshot, a unsafe.Pointe
 	return abi.SUCCESS
 }
 
-func callDeviceGetConfComputeProtectedMemoryUsage(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetConfComputeProtectedMemoryUsage(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -626,7 +625,7 @@ func callDeviceGetConfComputeProtectedMemoryUsage(s *engine.Snapshot, a unsafe.P
 	}
 	var v1 abi.Memory_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 24)
-	ret = handwritten.DeviceGetConfComputeProtectedMemoryUsage(v0, &v1)
+	ret := handwritten.DeviceGetConfComputeProtectedMemoryUsage(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -634,12 +633,12 @@ func callDeviceGetConfComputeProtectedMemoryUsage(s *engine.Snapshot, a unsafe.P
 	return abi.SUCCESS
 }
 
-func callDeviceGetCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callDeviceGetCount(a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.DeviceGetCount(s)
+	r0, ret := handwritten.DeviceGetCount()
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -647,12 +646,12 @@ func callDeviceGetCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetCount_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callDeviceGetCount_v2(a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.DeviceGetCount(s)
+	r0, ret := handwritten.DeviceGetCount()
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -660,10 +659,10 @@ func callDeviceGetCount_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetCpuAffinity(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetCpuAffinity(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -673,7 +672,7 @@ func callDeviceGetCpuAffinity(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	ret = handwritten.DeviceGetCpuAffinity(v0, v2)
+	ret := handwritten.DeviceGetCpuAffinity(v0, v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -683,10 +682,10 @@ func callDeviceGetCpuAffinity(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetCpuAffinityWithinScope(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetCpuAffinityWithinScope(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -696,7 +695,7 @@ func callDeviceGetCpuAffinityWithinScope(s *engine.Snapshot, a unsafe.Pointer) a
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	ret = handwritten.DeviceGetCpuAffinityWithinScope(v0, v2, marshal.Word[abi.AffinityScope_t](a, 3))
+	ret := handwritten.DeviceGetCpuAffinityWithinScope(v0, v2, marshal.Word[abi.AffinityScope_t](a, 3))
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -706,10 +705,10 @@ func callDeviceGetCpuAffinityWithinScope(s *engine.Snapshot, a unsafe.Pointer) a
 	return abi.SUCCESS
 }
 
-func callDeviceGetCudaComputeCapability(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetCudaComputeCapability(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -728,10 +727,10 @@ func callDeviceGetCudaComputeCapability(s *engine.Snapshot, a unsafe.Pointer) ab
 	return abi.SUCCESS
 }
 
-func callDeviceGetCurrPcieLinkGeneration(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetCurrPcieLinkGeneration(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -745,10 +744,10 @@ func callDeviceGetCurrPcieLinkGeneration(s *engine.Snapshot, a unsafe.Pointer) a
 	return abi.SUCCESS
 }
 
-func callDeviceGetCurrPcieLinkWidth(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetCurrPcieLinkWidth(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -762,10 +761,10 @@ func callDeviceGetCurrPcieLinkWidth(s *engine.Snapshot, a unsafe.Pointer) abi.Re
 	return abi.SUCCESS
 }
 
-func callDeviceGetCurrentClocksEventReasons(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetCurrentClocksEventReasons(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -779,10 +778,10 @@ func callDeviceGetCurrentClocksEventReasons(s *engine.Snapshot, a unsafe.Pointer
 	return abi.SUCCESS
 }
 
-func callDeviceGetCurrentClocksThrottleReasons(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetCurrentClocksThrottleReasons(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -796,10 +795,10 @@ func callDeviceGetCurrentClocksThrottleReasons(s *engine.Snapshot, a unsafe.Poin
 	return abi.SUCCESS
 }
 
-func callDeviceGetDecoderUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetDecoderUtilization(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -818,10 +817,10 @@ func callDeviceGetDecoderUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.R
 	return abi.SUCCESS
 }
 
-func callDeviceGetDefaultApplicationsClock(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetDefaultApplicationsClock(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -835,10 +834,10 @@ func callDeviceGetDefaultApplicationsClock(s *engine.Snapshot, a unsafe.Pointer)
 	return abi.SUCCESS
 }
 
-func callDeviceGetDefaultEccMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetDefaultEccMode(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -852,10 +851,10 @@ func callDeviceGetDefaultEccMode(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetDetailedEccErrors(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetDetailedEccErrors(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p3 := marshal.Pointer(a, 3)
 	if p3 == nil {
@@ -863,7 +862,7 @@ func callDeviceGetDetailedEccErrors(s *engine.Snapshot, a unsafe.Pointer) abi.Re
 	}
 	var v3 abi.EccErrorCounts_t
 	marshal.Get(unsafe.Pointer(&v3), p3, 32)
-	ret = handwritten.DeviceGetDetailedEccErrors(v0, marshal.Word[abi.MemoryErrorType_t](a, 1), marshal.Word[abi.EccCounterType_t](a, 2), &v3)
+	ret := handwritten.DeviceGetDetailedEccErrors(v0, marshal.Word[abi.MemoryErrorType_t](a, 1), marshal.Word[abi.EccCounterType_t](a, 2), &v3)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -871,10 +870,10 @@ func callDeviceGetDetailedEccErrors(s *engine.Snapshot, a unsafe.Pointer) abi.Re
 	return abi.SUCCESS
 }
 
-func callDeviceGetDisplayActive(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetDisplayActive(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -888,10 +887,10 @@ func callDeviceGetDisplayActive(s *engine.Snapshot, a unsafe.Pointer) abi.Return
 	return abi.SUCCESS
 }
 
-func callDeviceGetDisplayMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetDisplayMode(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -905,10 +904,10 @@ func callDeviceGetDisplayMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetDramEncryptionMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetDramEncryptionMode(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -936,7 +935,7 @@ func callDeviceGetDramEncryptionMode(s *engine.Snapshot, a unsafe.Pointer) abi.R
 	}
 	var v2 abi.DramEncryptionInfo_v1_t
 	marshal.Get(unsafe.Pointer(&v2), p2, n2)
-	ret = handwritten.DeviceGetDramEncryptionMode(v0, &v1, &v2)
+	ret := handwritten.DeviceGetDramEncryptionMode(v0, &v1, &v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -945,10 +944,10 @@ func callDeviceGetDramEncryptionMode(s *engine.Snapshot, a unsafe.Pointer) abi.R
 	return abi.SUCCESS
 }
 
-func callDeviceGetDriverModel(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetDriverModel(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	p2 := marshal.Pointer(a, 2)
@@ -968,10 +967,10 @@ func callDeviceGetDriverModel(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetDriverModel_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetDriverModel_v2(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	p2 := marshal.Pointer(a, 2)
@@ -991,10 +990,10 @@ func callDeviceGetDriverModel_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetEccMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetEccMode(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1013,10 +1012,10 @@ func callDeviceGetEccMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetEncoderSessions(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetEncoderSessions(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1033,10 +1032,10 @@ func callDeviceGetEncoderSessions(s *engine.Snapshot, a unsafe.Pointer) abi.Retu
 	return abi.SUCCESS
 }
 
-func callDeviceGetEncoderStats(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetEncoderStats(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1060,10 +1059,10 @@ func callDeviceGetEncoderStats(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	return abi.SUCCESS
 }
 
-func callDeviceGetEncoderUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetEncoderUtilization(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1082,10 +1081,10 @@ func callDeviceGetEncoderUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.R
 	return abi.SUCCESS
 }
 
-func callDeviceGetEnforcedPowerLimit(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetEnforcedPowerLimit(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1099,10 +1098,10 @@ func callDeviceGetEnforcedPowerLimit(s *engine.Snapshot, a unsafe.Pointer) abi.R
 	return abi.SUCCESS
 }
 
-func callDeviceGetFBCSessions(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetFBCSessions(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1119,10 +1118,10 @@ func callDeviceGetFBCSessions(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetFBCStats(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetFBCStats(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1130,7 +1129,7 @@ func callDeviceGetFBCStats(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.FBCStats_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 12)
-	ret = handwritten.DeviceGetFBCStats(v0, &v1)
+	ret := handwritten.DeviceGetFBCStats(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1138,10 +1137,10 @@ func callDeviceGetFBCStats(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetFanSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetFanSpeed(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1155,10 +1154,10 @@ func callDeviceGetFanSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetFanSpeed_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetFanSpeed_v2(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -1172,10 +1171,10 @@ func callDeviceGetFanSpeed_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetFieldValues(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetFieldValues(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -1185,7 +1184,7 @@ func callDeviceGetFieldValues(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	ret = handwritten.DeviceGetFieldValues(v0, v2)
+	ret := handwritten.DeviceGetFieldValues(v0, v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1195,10 +1194,10 @@ func callDeviceGetFieldValues(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetGpuFabricInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetGpuFabricInfo(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1206,7 +1205,7 @@ func callDeviceGetGpuFabricInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return
 	}
 	var v1 abi.GpuFabricInfo_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 28)
-	ret = handwritten.DeviceGetGpuFabricInfo(v0, &v1)
+	ret := handwritten.DeviceGetGpuFabricInfo(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1214,10 +1213,10 @@ func callDeviceGetGpuFabricInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return
 	return abi.SUCCESS
 }
 
-func callDeviceGetGpuFabricInfoV(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetGpuFabricInfoV(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1234,7 +1233,7 @@ func callDeviceGetGpuFabricInfoV(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	}
 	var v1 abi.GpuFabricInfo_v3_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret = handwritten.DeviceGetGpuFabricInfoV(v0, &v1)
+	ret := handwritten.DeviceGetGpuFabricInfoV(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1242,10 +1241,10 @@ func callDeviceGetGpuFabricInfoV(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetGpuFabricInfo_v4(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetGpuFabricInfo_v4(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1253,7 +1252,7 @@ func callDeviceGetGpuFabricInfo_v4(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 	}
 	var v1 abi.GpuFabricInfo_v4_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 548)
-	ret = handwritten.DeviceGetGpuFabricInfo_v4(v0, &v1)
+	ret := handwritten.DeviceGetGpuFabricInfo_v4(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1261,10 +1260,10 @@ func callDeviceGetGpuFabricInfo_v4(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 	return abi.SUCCESS
 }
 
-func callDeviceGetGpuMaxPcieLinkGeneration(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetGpuMaxPcieLinkGeneration(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1278,10 +1277,10 @@ func callDeviceGetGpuMaxPcieLinkGeneration(s *engine.Snapshot, a unsafe.Pointer)
 	return abi.SUCCESS
 }
 
-func callDeviceGetGpuOperationMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetGpuOperationMode(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	p2 := marshal.Pointer(a, 2)
@@ -1301,10 +1300,10 @@ func callDeviceGetGpuOperationMode(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 	return abi.SUCCESS
 }
 
-func callDeviceGetGraphicsRunningProcesses(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetGraphicsRunningProcesses(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1321,10 +1320,10 @@ func callDeviceGetGraphicsRunningProcesses(s *engine.Snapshot, a unsafe.Pointer)
 	return abi.SUCCESS
 }
 
-func callDeviceGetGraphicsRunningProcesses_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetGraphicsRunningProcesses_v2(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1341,10 +1340,10 @@ func callDeviceGetGraphicsRunningProcesses_v2(s *engine.Snapshot, a unsafe.Point
 	return abi.SUCCESS
 }
 
-func callDeviceGetGraphicsRunningProcesses_v3(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetGraphicsRunningProcesses_v3(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1361,10 +1360,10 @@ func callDeviceGetGraphicsRunningProcesses_v3(s *engine.Snapshot, a unsafe.Point
 	return abi.SUCCESS
 }
 
-func callDeviceGetGspFirmwareMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetGspFirmwareMode(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1383,10 +1382,10 @@ func callDeviceGetGspFirmwareMode(s *engine.Snapshot, a unsafe.Pointer) abi.Retu
 	return abi.SUCCESS
 }
 
-func callDeviceGetGspFirmwareVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetGspFirmwareVersion(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1402,41 +1401,33 @@ func callDeviceGetGspFirmwareVersion(s *engine.Snapshot, a unsafe.Pointer) abi.R
 	return abi.SUCCESS
 }
 
-func callDeviceGetHandleByIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callDeviceGetHandleByIndex(a unsafe.Pointer) abi.Return {
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.DeviceGetHandleByIndex(s, marshal.Word[uint32](a, 0))
+	r1, ret := handwritten.DeviceGetHandleByIndex(marshal.Word[uint32](a, 0))
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	h1, ret := r1.Handle()
-	if ret != abi.SUCCESS {
-		return ret
-	}
-	*(*uintptr)(p1) = h1
+	*(*uintptr)(p1) = r1.Handle()
 	return abi.SUCCESS
 }
 
-func callDeviceGetHandleByIndex_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callDeviceGetHandleByIndex_v2(a unsafe.Pointer) abi.Return {
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.DeviceGetHandleByIndex(s, marshal.Word[uint32](a, 0))
+	r1, ret := handwritten.DeviceGetHandleByIndex(marshal.Word[uint32](a, 0))
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	h1, ret := r1.Handle()
-	if ret != abi.SUCCESS {
-		return ret
-	}
-	*(*uintptr)(p1) = h1
+	*(*uintptr)(p1) = r1.Handle()
 	return abi.SUCCESS
 }
 
-func callDeviceGetHandleByPciBusId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callDeviceGetHandleByPciBusId(a unsafe.Pointer) abi.Return {
 	v0, ok := marshal.Text(a, 0)
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -1445,19 +1436,15 @@ func callDeviceGetHandleByPciBusId(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.DeviceGetHandleByPciBusId(s, v0)
+	r1, ret := handwritten.DeviceGetHandleByPciBusId(v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	h1, ret := r1.Handle()
-	if ret != abi.SUCCESS {
-		return ret
-	}
-	*(*uintptr)(p1) = h1
+	*(*uintptr)(p1) = r1.Handle()
 	return abi.SUCCESS
 }
 
-func callDeviceGetHandleByPciBusId_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callDeviceGetHandleByPciBusId_v2(a unsafe.Pointer) abi.Return {
 	v0, ok := marshal.Text(a, 0)
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -1466,19 +1453,15 @@ func callDeviceGetHandleByPciBusId_v2(s *engine.Snapshot, a unsafe.Pointer) abi.
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.DeviceGetHandleByPciBusId(s, v0)
+	r1, ret := handwritten.DeviceGetHandleByPciBusId(v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	h1, ret := r1.Handle()
-	if ret != abi.SUCCESS {
-		return ret
-	}
-	*(*uintptr)(p1) = h1
+	*(*uintptr)(p1) = r1.Handle()
 	return abi.SUCCESS
 }
 
-func callDeviceGetHandleBySerial(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callDeviceGetHandleBySerial(a unsafe.Pointer) abi.Return {
 	v0, ok := marshal.Text(a, 0)
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -1487,19 +1470,15 @@ func callDeviceGetHandleBySerial(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.DeviceGetHandleBySerial(s, v0)
+	r1, ret := handwritten.DeviceGetHandleBySerial(v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	h1, ret := r1.Handle()
-	if ret != abi.SUCCESS {
-		return ret
-	}
-	*(*uintptr)(p1) = h1
+	*(*uintptr)(p1) = r1.Handle()
 	return abi.SUCCESS
 }
 
-func callDeviceGetHandleByUUID(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callDeviceGetHandleByUUID(a unsafe.Pointer) abi.Return {
 	v0, ok := marshal.Text(a, 0)
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -1508,19 +1487,15 @@ func callDeviceGetHandleByUUID(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.DeviceGetHandleByUUID(s, v0)
+	r1, ret := handwritten.DeviceGetHandleByUUID(v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	h1, ret := r1.Handle()
-	if ret != abi.SUCCESS {
-		return ret
-	}
-	*(*uintptr)(p1) = h1
+	*(*uintptr)(p1) = r1.Handle()
 	return abi.SUCCESS
 }
 
-func callDeviceGetHandleByUUIDV(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callDeviceGetHandleByUUIDV(a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -1538,22 +1513,18 @@ func callDeviceGetHandleByUUIDV(s *engine.Snapshot, a unsafe.Pointer) abi.Return
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.DeviceGetHandleByUUIDV(s, &v0)
+	r1, ret := handwritten.DeviceGetHandleByUUIDV(&v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	h1, ret := r1.Handle()
-	if ret != abi.SUCCESS {
-		return ret
-	}
-	*(*uintptr)(p1) = h1
+	*(*uintptr)(p1) = r1.Handle()
 	return abi.SUCCESS
 }
 
-func callDeviceGetHostVgpuMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetHostVgpuMode(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1567,10 +1538,10 @@ func callDeviceGetHostVgpuMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	return abi.SUCCESS
 }
 
-func callDeviceGetIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetIndex(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1584,10 +1555,10 @@ func callDeviceGetIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetInforomImageVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetInforomImageVersion(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1603,10 +1574,10 @@ func callDeviceGetInforomImageVersion(s *engine.Snapshot, a unsafe.Pointer) abi.
 	return abi.SUCCESS
 }
 
-func callDeviceGetInforomVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetInforomVersion(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -1622,10 +1593,10 @@ func callDeviceGetInforomVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetJpgUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetJpgUtilization(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1644,10 +1615,10 @@ func callDeviceGetJpgUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetLastBBXFlushTime(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetLastBBXFlushTime(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1666,10 +1637,10 @@ func callDeviceGetLastBBXFlushTime(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 	return abi.SUCCESS
 }
 
-func callDeviceGetMPSComputeRunningProcesses(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMPSComputeRunningProcesses(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1686,10 +1657,10 @@ func callDeviceGetMPSComputeRunningProcesses(s *engine.Snapshot, a unsafe.Pointe
 	return abi.SUCCESS
 }
 
-func callDeviceGetMPSComputeRunningProcesses_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMPSComputeRunningProcesses_v2(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1706,10 +1677,10 @@ func callDeviceGetMPSComputeRunningProcesses_v2(s *engine.Snapshot, a unsafe.Poi
 	return abi.SUCCESS
 }
 
-func callDeviceGetMPSComputeRunningProcesses_v3(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMPSComputeRunningProcesses_v3(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1726,10 +1697,10 @@ func callDeviceGetMPSComputeRunningProcesses_v3(s *engine.Snapshot, a unsafe.Poi
 	return abi.SUCCESS
 }
 
-func callDeviceGetMarginTemperature(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMarginTemperature(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1744,7 +1715,7 @@ func callDeviceGetMarginTemperature(s *engine.Snapshot, a unsafe.Pointer) abi.Re
 	}
 	var v1 abi.MarginTemperature_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret = handwritten.DeviceGetMarginTemperature(v0, &v1)
+	ret := handwritten.DeviceGetMarginTemperature(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1752,10 +1723,10 @@ func callDeviceGetMarginTemperature(s *engine.Snapshot, a unsafe.Pointer) abi.Re
 	return abi.SUCCESS
 }
 
-func callDeviceGetMaxClockInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMaxClockInfo(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -1769,10 +1740,10 @@ func callDeviceGetMaxClockInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	return abi.SUCCESS
 }
 
-func callDeviceGetMaxCustomerBoostClock(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMaxCustomerBoostClock(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -1786,10 +1757,10 @@ func callDeviceGetMaxCustomerBoostClock(s *engine.Snapshot, a unsafe.Pointer) ab
 	return abi.SUCCESS
 }
 
-func callDeviceGetMaxMigDeviceCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMaxMigDeviceCount(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1803,10 +1774,10 @@ func callDeviceGetMaxMigDeviceCount(s *engine.Snapshot, a unsafe.Pointer) abi.Re
 	return abi.SUCCESS
 }
 
-func callDeviceGetMaxPcieLinkGeneration(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMaxPcieLinkGeneration(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1820,10 +1791,10 @@ func callDeviceGetMaxPcieLinkGeneration(s *engine.Snapshot, a unsafe.Pointer) ab
 	return abi.SUCCESS
 }
 
-func callDeviceGetMaxPcieLinkWidth(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMaxPcieLinkWidth(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1837,10 +1808,10 @@ func callDeviceGetMaxPcieLinkWidth(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 	return abi.SUCCESS
 }
 
-func callDeviceGetMemoryAffinity(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMemoryAffinity(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -1850,7 +1821,7 @@ func callDeviceGetMemoryAffinity(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	ret = handwritten.DeviceGetMemoryAffinity(v0, v2, marshal.Word[abi.AffinityScope_t](a, 3))
+	ret := handwritten.DeviceGetMemoryAffinity(v0, v2, marshal.Word[abi.AffinityScope_t](a, 3))
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1860,10 +1831,10 @@ func callDeviceGetMemoryAffinity(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetMemoryBusWidth(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMemoryBusWidth(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1877,10 +1848,10 @@ func callDeviceGetMemoryBusWidth(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetMemoryErrorCounter(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMemoryErrorCounter(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p4 := marshal.Pointer(a, 4)
 	if p4 == nil {
@@ -1894,10 +1865,10 @@ func callDeviceGetMemoryErrorCounter(s *engine.Snapshot, a unsafe.Pointer) abi.R
 	return abi.SUCCESS
 }
 
-func callDeviceGetMemoryInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMemoryInfo(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1905,7 +1876,7 @@ func callDeviceGetMemoryInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.Memory_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 24)
-	ret = handwritten.DeviceGetMemoryInfo(v0, &v1)
+	ret := handwritten.DeviceGetMemoryInfo(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1913,10 +1884,10 @@ func callDeviceGetMemoryInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMemoryInfo_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMemoryInfo_v2(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1931,7 +1902,7 @@ func callDeviceGetMemoryInfo_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return
 	}
 	var v1 abi.Memory_v2_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret = handwritten.DeviceGetMemoryInfo_v2(v0, &v1)
+	ret := handwritten.DeviceGetMemoryInfo_v2(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1939,10 +1910,10 @@ func callDeviceGetMemoryInfo_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return
 	return abi.SUCCESS
 }
 
-func callDeviceGetMigDeviceHandleByIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMigDeviceHandleByIndex(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -1952,18 +1923,14 @@ func callDeviceGetMigDeviceHandleByIndex(s *engine.Snapshot, a unsafe.Pointer) a
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	h2, ret := r2.Handle()
-	if ret != abi.SUCCESS {
-		return ret
-	}
-	*(*uintptr)(p2) = h2
+	*(*uintptr)(p2) = r2.Handle()
 	return abi.SUCCESS
 }
 
-func callDeviceGetMigMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMigMode(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1982,10 +1949,10 @@ func callDeviceGetMigMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMinorNumber(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMinorNumber(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1999,10 +1966,10 @@ func callDeviceGetMinorNumber(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetModuleId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetModuleId(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2016,10 +1983,10 @@ func callDeviceGetModuleId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMultiGpuBoard(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetMultiGpuBoard(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2033,10 +2000,10 @@ func callDeviceGetMultiGpuBoard(s *engine.Snapshot, a unsafe.Pointer) abi.Return
 	return abi.SUCCESS
 }
 
-func callDeviceGetName(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetName(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2052,10 +2019,10 @@ func callDeviceGetName(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetNumFans(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetNumFans(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2069,10 +2036,10 @@ func callDeviceGetNumFans(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetNumGpuCores(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetNumGpuCores(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2086,10 +2053,10 @@ func callDeviceGetNumGpuCores(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetNvLinkCapability(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetNvLinkCapability(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p3 := marshal.Pointer(a, 3)
 	if p3 == nil {
@@ -2103,10 +2070,10 @@ func callDeviceGetNvLinkCapability(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 	return abi.SUCCESS
 }
 
-func callDeviceGetNvLinkErrorCounter(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetNvLinkErrorCounter(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p3 := marshal.Pointer(a, 3)
 	if p3 == nil {
@@ -2120,10 +2087,10 @@ func callDeviceGetNvLinkErrorCounter(s *engine.Snapshot, a unsafe.Pointer) abi.R
 	return abi.SUCCESS
 }
 
-func callDeviceGetNvLinkRemoteDeviceType(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetNvLinkRemoteDeviceType(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2137,10 +2104,10 @@ func callDeviceGetNvLinkRemoteDeviceType(s *engine.Snapshot, a unsafe.Pointer) a
 	return abi.SUCCESS
 }
 
-func callDeviceGetNvLinkRemotePciInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetNvLinkRemotePciInfo(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2148,7 +2115,7 @@ func callDeviceGetNvLinkRemotePciInfo(s *engine.Snapshot, a unsafe.Pointer) abi.
 	}
 	var v2 abi.PciInfo_t
 	marshal.Get(unsafe.Pointer(&v2), p2, 36)
-	ret = handwritten.DeviceGetNvLinkRemotePciInfo(v0, marshal.Word[uint32](a, 1), &v2)
+	ret := handwritten.DeviceGetNvLinkRemotePciInfo(v0, marshal.Word[uint32](a, 1), &v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2156,10 +2123,10 @@ func callDeviceGetNvLinkRemotePciInfo(s *engine.Snapshot, a unsafe.Pointer) abi.
 	return abi.SUCCESS
 }
 
-func callDeviceGetNvLinkRemotePciInfo_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetNvLinkRemotePciInfo_v2(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2167,7 +2134,7 @@ func callDeviceGetNvLinkRemotePciInfo_v2(s *engine.Snapshot, a unsafe.Pointer) a
 	}
 	var v2 abi.PciInfo_t
 	marshal.Get(unsafe.Pointer(&v2), p2, 68)
-	ret = handwritten.DeviceGetNvLinkRemotePciInfo(v0, marshal.Word[uint32](a, 1), &v2)
+	ret := handwritten.DeviceGetNvLinkRemotePciInfo(v0, marshal.Word[uint32](a, 1), &v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2175,10 +2142,10 @@ func callDeviceGetNvLinkRemotePciInfo_v2(s *engine.Snapshot, a unsafe.Pointer) a
 	return abi.SUCCESS
 }
 
-func callDeviceGetNvLinkState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetNvLinkState(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2192,10 +2159,10 @@ func callDeviceGetNvLinkState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetNvLinkVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetNvLinkVersion(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2209,10 +2176,10 @@ func callDeviceGetNvLinkVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return
 	return abi.SUCCESS
 }
 
-func callDeviceGetOfaUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetOfaUtilization(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2231,14 +2198,14 @@ func callDeviceGetOfaUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetP2PStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetP2PStatus(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
-	v1, ret := s.Device(marshal.Word[uintptr](a, 1), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+	v1 := marshal.Handle[engine.Device](a, 1)
+	if v1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p3 := marshal.Pointer(a, 3)
 	if p3 == nil {
@@ -2252,10 +2219,10 @@ func callDeviceGetP2PStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPciInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPciInfo(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2263,7 +2230,7 @@ func callDeviceGetPciInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.PciInfo_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 32)
-	ret = handwritten.DeviceGetPciInfo(v0, &v1)
+	ret := handwritten.DeviceGetPciInfo(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2271,10 +2238,10 @@ func callDeviceGetPciInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPciInfoExt(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPciInfoExt(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2289,7 +2256,7 @@ func callDeviceGetPciInfoExt(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.PciInfoExt_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret = handwritten.DeviceGetPciInfoExt(v0, &v1)
+	ret := handwritten.DeviceGetPciInfoExt(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2297,10 +2264,10 @@ func callDeviceGetPciInfoExt(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPciInfo_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPciInfo_v2(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2308,7 +2275,7 @@ func callDeviceGetPciInfo_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.PciInfo_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 36)
-	ret = handwritten.DeviceGetPciInfo(v0, &v1)
+	ret := handwritten.DeviceGetPciInfo(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2316,10 +2283,10 @@ func callDeviceGetPciInfo_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPciInfo_v3(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPciInfo_v3(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2327,7 +2294,7 @@ func callDeviceGetPciInfo_v3(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.PciInfo_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 68)
-	ret = handwritten.DeviceGetPciInfo(v0, &v1)
+	ret := handwritten.DeviceGetPciInfo(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2335,10 +2302,10 @@ func callDeviceGetPciInfo_v3(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPcieLinkMaxSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPcieLinkMaxSpeed(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2352,10 +2319,10 @@ func callDeviceGetPcieLinkMaxSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 	return abi.SUCCESS
 }
 
-func callDeviceGetPcieReplayCounter(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPcieReplayCounter(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2369,10 +2336,10 @@ func callDeviceGetPcieReplayCounter(s *engine.Snapshot, a unsafe.Pointer) abi.Re
 	return abi.SUCCESS
 }
 
-func callDeviceGetPcieSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPcieSpeed(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2386,10 +2353,10 @@ func callDeviceGetPcieSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPcieThroughput(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPcieThroughput(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2403,10 +2370,10 @@ func callDeviceGetPcieThroughput(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetPdi(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPdi(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2421,7 +2388,7 @@ func callDeviceGetPdi(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.Pdi_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret = handwritten.DeviceGetPdi(v0, &v1)
+	ret := handwritten.DeviceGetPdi(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2429,10 +2396,10 @@ func callDeviceGetPdi(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPerformanceState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPerformanceState(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2446,10 +2413,10 @@ func callDeviceGetPerformanceState(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 	return abi.SUCCESS
 }
 
-func callDeviceGetPersistenceMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPersistenceMode(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2463,10 +2430,10 @@ func callDeviceGetPersistenceMode(s *engine.Snapshot, a unsafe.Pointer) abi.Retu
 	return abi.SUCCESS
 }
 
-func callDeviceGetPlatformInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPlatformInfo(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2483,7 +2450,7 @@ func callDeviceGetPlatformInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	}
 	var v1 abi.PlatformInfo_v2_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret = handwritten.DeviceGetPlatformInfo(v0, &v1)
+	ret := handwritten.DeviceGetPlatformInfo(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2491,10 +2458,10 @@ func callDeviceGetPlatformInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	return abi.SUCCESS
 }
 
-func callDeviceGetPowerManagementDefaultLimit(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPowerManagementDefaultLimit(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2508,10 +2475,10 @@ func callDeviceGetPowerManagementDefaultLimit(s *engine.Snapshot, a unsafe.Point
 	return abi.SUCCESS
 }
 
-func callDeviceGetPowerManagementLimit(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPowerManagementLimit(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2525,10 +2492,10 @@ func callDeviceGetPowerManagementLimit(s *engine.Snapshot, a unsafe.Pointer) abi
 	return abi.SUCCESS
 }
 
-func callDeviceGetPowerManagementLimitConstraints(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPowerManagementLimitConstraints(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2547,10 +2514,10 @@ func callDeviceGetPowerManagementLimitConstraints(s *engine.Snapshot, a unsafe.P
 	return abi.SUCCESS
 }
 
-func callDeviceGetPowerManagementMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPowerManagementMode(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2564,10 +2531,10 @@ func callDeviceGetPowerManagementMode(s *engine.Snapshot, a unsafe.Pointer) abi.
 	return abi.SUCCESS
 }
 
-func callDeviceGetPowerState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPowerState(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2581,10 +2548,10 @@ func callDeviceGetPowerState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPowerUsage(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetPowerUsage(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2598,10 +2565,10 @@ func callDeviceGetPowerUsage(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetProcessUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetProcessUtilization(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	p2 := marshal.Pointer(a, 2)
@@ -2618,10 +2585,10 @@ func callDeviceGetProcessUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.R
 	return abi.SUCCESS
 }
 
-func callDeviceGetRemappedRows(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetRemappedRows(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2650,10 +2617,10 @@ func callDeviceGetRemappedRows(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	return abi.SUCCESS
 }
 
-func callDeviceGetRemappedRows_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetRemappedRows_v2(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2661,7 +2628,7 @@ func callDeviceGetRemappedRows_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Retu
 	}
 	var v1 abi.RemappedRowsInfo_v2_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 24)
-	ret = handwritten.DeviceGetRemappedRows_v2(v0, &v1)
+	ret := handwritten.DeviceGetRemappedRows_v2(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2669,10 +2636,10 @@ func callDeviceGetRemappedRows_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Retu
 	return abi.SUCCESS
 }
 
-func callDeviceGetRepairStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetRepairStatus(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2687,7 +2654,7 @@ func callDeviceGetRepairStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	}
 	var v1 abi.RepairStatus_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret = handwritten.DeviceGetRepairStatus(v0, &v1)
+	ret := handwritten.DeviceGetRepairStatus(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2695,10 +2662,10 @@ func callDeviceGetRepairStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	return abi.SUCCESS
 }
 
-func callDeviceGetRetiredPages(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetRetiredPages(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p3 := marshal.Pointer(a, 3)
 	p2 := marshal.Pointer(a, 2)
@@ -2715,10 +2682,10 @@ func callDeviceGetRetiredPages(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	return abi.SUCCESS
 }
 
-func callDeviceGetRetiredPagesPendingStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetRetiredPagesPendingStatus(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2732,10 +2699,10 @@ func callDeviceGetRetiredPagesPendingStatus(s *engine.Snapshot, a unsafe.Pointer
 	return abi.SUCCESS
 }
 
-func callDeviceGetRetiredPages_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetRetiredPages_v2(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p3 := marshal.Pointer(a, 3)
 	p2 := marshal.Pointer(a, 2)
@@ -2756,10 +2723,10 @@ func callDeviceGetRetiredPages_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Retu
 	return abi.SUCCESS
 }
 
-func callDeviceGetRowRemapperHistogram(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetRowRemapperHistogram(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2767,7 +2734,7 @@ func callDeviceGetRowRemapperHistogram(s *engine.Snapshot, a unsafe.Pointer) abi
 	}
 	var v1 abi.RowRemapperHistogramValues_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 20)
-	ret = handwritten.DeviceGetRowRemapperHistogram(v0, &v1)
+	ret := handwritten.DeviceGetRowRemapperHistogram(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2775,10 +2742,10 @@ func callDeviceGetRowRemapperHistogram(s *engine.Snapshot, a unsafe.Pointer) abi
 	return abi.SUCCESS
 }
 
-func callDeviceGetSamples(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetSamples(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p3 := marshal.Pointer(a, 3)
 	if p3 == nil {
@@ -2800,10 +2767,10 @@ func callDeviceGetSamples(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetSerial(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetSerial(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2819,10 +2786,10 @@ func callDeviceGetSerial(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetSramEccErrorStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetSramEccErrorStatus(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2837,7 +2804,7 @@ func callDeviceGetSramEccErrorStatus(s *engine.Snapshot, a unsafe.Pointer) abi.R
 	}
 	var v1 abi.EccSramErrorStatus_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret = handwritten.DeviceGetSramEccErrorStatus(v0, &v1)
+	ret := handwritten.DeviceGetSramEccErrorStatus(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2845,10 +2812,10 @@ func callDeviceGetSramEccErrorStatus(s *engine.Snapshot, a unsafe.Pointer) abi.R
 	return abi.SUCCESS
 }
 
-func callDeviceGetSupportedClocksEventReasons(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetSupportedClocksEventReasons(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2862,10 +2829,10 @@ func callDeviceGetSupportedClocksEventReasons(s *engine.Snapshot, a unsafe.Point
 	return abi.SUCCESS
 }
 
-func callDeviceGetSupportedClocksThrottleReasons(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetSupportedClocksThrottleReasons(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2879,10 +2846,10 @@ func callDeviceGetSupportedClocksThrottleReasons(s *engine.Snapshot, a unsafe.Po
 	return abi.SUCCESS
 }
 
-func callDeviceGetSupportedGraphicsClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetSupportedGraphicsClocks(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p3 := marshal.Pointer(a, 3)
 	p2 := marshal.Pointer(a, 2)
@@ -2899,10 +2866,10 @@ func callDeviceGetSupportedGraphicsClocks(s *engine.Snapshot, a unsafe.Pointer) 
 	return abi.SUCCESS
 }
 
-func callDeviceGetSupportedMemoryClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetSupportedMemoryClocks(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -2919,10 +2886,10 @@ func callDeviceGetSupportedMemoryClocks(s *engine.Snapshot, a unsafe.Pointer) ab
 	return abi.SUCCESS
 }
 
-func callDeviceGetTargetFanSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetTargetFanSpeed(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2936,10 +2903,10 @@ func callDeviceGetTargetFanSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetTemperature(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetTemperature(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2953,10 +2920,10 @@ func callDeviceGetTemperature(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetTemperatureThreshold(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetTemperatureThreshold(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2970,10 +2937,10 @@ func callDeviceGetTemperatureThreshold(s *engine.Snapshot, a unsafe.Pointer) abi
 	return abi.SUCCESS
 }
 
-func callDeviceGetTemperatureV(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetTemperatureV(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2988,7 +2955,7 @@ func callDeviceGetTemperatureV(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	}
 	var v1 abi.Temperature_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret = handwritten.DeviceGetTemperatureV(v0, &v1)
+	ret := handwritten.DeviceGetTemperatureV(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2996,14 +2963,14 @@ func callDeviceGetTemperatureV(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	return abi.SUCCESS
 }
 
-func callDeviceGetTopologyCommonAncestor(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetTopologyCommonAncestor(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
-	v1, ret := s.Device(marshal.Word[uintptr](a, 1), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+	v1 := marshal.Handle[engine.Device](a, 1)
+	if v1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -3017,10 +2984,10 @@ func callDeviceGetTopologyCommonAncestor(s *engine.Snapshot, a unsafe.Pointer) a
 	return abi.SUCCESS
 }
 
-func callDeviceGetTopologyNearestGpus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetTopologyNearestGpus(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p3 := marshal.Pointer(a, 3)
 	p2 := marshal.Pointer(a, 2)
@@ -3031,20 +2998,16 @@ func callDeviceGetTopologyNearestGpus(s *engine.Snapshot, a unsafe.Pointer) abi.
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	h3, ret := marshal.Handles(r3)
-	if ret != abi.SUCCESS {
-		return ret
-	}
-	if ret = marshal.PutList(p2, p3, h3, 8, true); ret != abi.SUCCESS {
+	if ret = marshal.PutList(p2, p3, marshal.Handles(r3), 8, true); ret != abi.SUCCESS {
 		return ret
 	}
 	return abi.SUCCESS
 }
 
-func callDeviceGetTotalEccErrors(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetTotalEccErrors(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p3 := marshal.Pointer(a, 3)
 	if p3 == nil {
@@ -3058,10 +3021,10 @@ func callDeviceGetTotalEccErrors(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceGetTotalEnergyConsumption(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetTotalEnergyConsumption(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3075,10 +3038,10 @@ func callDeviceGetTotalEnergyConsumption(s *engine.Snapshot, a unsafe.Pointer) a
 	return abi.SUCCESS
 }
 
-func callDeviceGetUUID(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetUUID(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3094,10 +3057,10 @@ func callDeviceGetUUID(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetUnrepairableMemoryFlag_v1(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetUnrepairableMemoryFlag_v1(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3105,7 +3068,7 @@ func callDeviceGetUnrepairableMemoryFlag_v1(s *engine.Snapshot, a unsafe.Pointer
 	}
 	var v1 abi.UnrepairableMemoryStatus_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 4)
-	ret = handwritten.DeviceGetUnrepairableMemoryFlag_v1(v0, &v1)
+	ret := handwritten.DeviceGetUnrepairableMemoryFlag_v1(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3113,10 +3076,10 @@ func callDeviceGetUnrepairableMemoryFlag_v1(s *engine.Snapshot, a unsafe.Pointer
 	return abi.SUCCESS
 }
 
-func callDeviceGetUtilizationRates(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetUtilizationRates(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3124,7 +3087,7 @@ func callDeviceGetUtilizationRates(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 	}
 	var v1 abi.Utilization_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 8)
-	ret = handwritten.DeviceGetUtilizationRates(v0, &v1)
+	ret := handwritten.DeviceGetUtilizationRates(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3132,10 +3095,10 @@ func callDeviceGetUtilizationRates(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 	return abi.SUCCESS
 }
 
-func callDeviceGetVbiosVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetVbiosVersion(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3151,10 +3114,10 @@ func callDeviceGetVbiosVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	return abi.SUCCESS
 }
 
-func callDeviceGetViolationStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetViolationStatus(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -3162,7 +3125,7 @@ func callDeviceGetViolationStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Retu
 	}
 	var v2 abi.ViolationTime_t
 	marshal.Get(unsafe.Pointer(&v2), p2, 16)
-	ret = handwritten.DeviceGetViolationStatus(v0, marshal.Word[abi.PerfPolicyType_t](a, 1), &v2)
+	ret := handwritten.DeviceGetViolationStatus(v0, marshal.Word[abi.PerfPolicyType_t](a, 1), &v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3170,10 +3133,10 @@ func callDeviceGetViolationStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Retu
 	return abi.SUCCESS
 }
 
-func callDeviceGetVirtualizationMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceGetVirtualizationMode(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3187,10 +3150,10 @@ func callDeviceGetVirtualizationMode(s *engine.Snapshot, a unsafe.Pointer) abi.R
 	return abi.SUCCESS
 }
 
-func callDeviceIsMigDeviceHandle(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceIsMigDeviceHandle(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3204,14 +3167,14 @@ func callDeviceIsMigDeviceHandle(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callDeviceOnSameBoard(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceOnSameBoard(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
-	v1, ret := s.Device(marshal.Word[uintptr](a, 1), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+	v1 := marshal.Handle[engine.Device](a, 1)
+	if v1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -3225,45 +3188,41 @@ func callDeviceOnSameBoard(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceValidateInforom(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callDeviceValidateInforom(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	return handwritten.DeviceValidateInforom(v0)
 }
 
-func callEventSetCreate(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callEventSetCreate(a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.EventSetCreate(s)
+	r0, ret := handwritten.EventSetCreate()
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	h0, ret := r0.Handle()
-	if ret != abi.SUCCESS {
-		return ret
-	}
-	*(*uintptr)(p0) = h0
+	*(*uintptr)(p0) = r0.Handle()
 	return abi.SUCCESS
 }
 
-func callEventSetFree(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.EventSet(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callEventSetFree(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.EventSet](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	return handwritten.EventSetFree(v0)
 }
 
-func callGetBlacklistDeviceCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callGetBlacklistDeviceCount(a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.GetExcludedDeviceCount(s)
+	r0, ret := handwritten.GetExcludedDeviceCount()
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3271,14 +3230,14 @@ func callGetBlacklistDeviceCount(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
-func callGetBlacklistDeviceInfoByIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callGetBlacklistDeviceInfoByIndex(a unsafe.Pointer) abi.Return {
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
 	var v1 abi.ExcludedDeviceInfo_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 148)
-	ret := handwritten.GetExcludedDeviceInfoByIndex(s, marshal.Word[uint32](a, 0), &v1)
+	ret := handwritten.GetExcludedDeviceInfoByIndex(marshal.Word[uint32](a, 0), &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3286,12 +3245,12 @@ func callGetBlacklistDeviceInfoByIndex(s *engine.Snapshot, a unsafe.Pointer) abi
 	return abi.SUCCESS
 }
 
-func callGetExcludedDeviceCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callGetExcludedDeviceCount(a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.GetExcludedDeviceCount(s)
+	r0, ret := handwritten.GetExcludedDeviceCount()
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3299,14 +3258,14 @@ func callGetExcludedDeviceCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return
 	return abi.SUCCESS
 }
 
-func callGetExcludedDeviceInfoByIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callGetExcludedDeviceInfoByIndex(a unsafe.Pointer) abi.Return {
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
 	var v1 abi.ExcludedDeviceInfo_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 148)
-	ret := handwritten.GetExcludedDeviceInfoByIndex(s, marshal.Word[uint32](a, 0), &v1)
+	ret := handwritten.GetExcludedDeviceInfoByIndex(marshal.Word[uint32](a, 0), &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3314,22 +3273,22 @@ func callGetExcludedDeviceInfoByIndex(s *engine.Snapshot, a unsafe.Pointer) abi.
 	return abi.SUCCESS
 }
 
-func callInit(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	return handwritten.Init(s.Engine())
+func callInit(a unsafe.Pointer) abi.Return {
+	return handwritten.Init()
 }
 
-func callInitWithFlags(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	return handwritten.InitWithFlags(s.Engine(), marshal.Word[uint32](a, 0))
+func callInitWithFlags(a unsafe.Pointer) abi.Return {
+	return handwritten.InitWithFlags(marshal.Word[uint32](a, 0))
 }
 
-func callInit_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	return handwritten.Init(s.Engine())
+func callInit_v2(a unsafe.Pointer) abi.Return {
+	return handwritten.Init()
 }
 
-func callInternalSlot108(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot108(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3343,7 +3302,7 @@ func callInternalSlot108(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot12(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callInternalSlot12(a unsafe.Pointer) abi.Return {
 	v0, ok := marshal.Text(a, 0)
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -3364,7 +3323,7 @@ func callInternalSlot12(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	if p4 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, r2, r3, r4, ret := handwritten.InternalSlot12(s, v0)
+	r1, r2, r3, r4, ret := handwritten.InternalSlot12(v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3375,10 +3334,10 @@ func callInternalSlot12(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot138(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot138(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3392,10 +3351,10 @@ func callInternalSlot138(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot139(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot139(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3409,10 +3368,10 @@ func callInternalSlot139(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot145(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot145(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -3440,10 +3399,10 @@ func callInternalSlot145(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot157(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot157(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3457,10 +3416,10 @@ func callInternalSlot157(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot165(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot165(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -3470,7 +3429,7 @@ func callInternalSlot165(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	ret = handwritten.InternalSlot165(v0, v2)
+	ret := handwritten.InternalSlot165(v0, v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3480,10 +3439,10 @@ func callInternalSlot165(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot207(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot207(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3497,10 +3456,10 @@ func callInternalSlot207(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot208(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot208(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p4 := marshal.Pointer(a, 4)
 	if p4 == nil {
@@ -3510,7 +3469,7 @@ func callInternalSlot208(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	ret = handwritten.InternalSlot208(v0, marshal.Word[uint32](a, 1), marshal.Word[abi.NvLinkErrorCounter_t](a, 2), v4)
+	ret := handwritten.InternalSlot208(v0, marshal.Word[uint32](a, 1), marshal.Word[abi.NvLinkErrorCounter_t](a, 2), v4)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3520,10 +3479,10 @@ func callInternalSlot208(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot211(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot211(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3539,10 +3498,10 @@ func callInternalSlot211(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot213(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot213(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -3559,10 +3518,10 @@ func callInternalSlot213(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot214(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot214(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -3579,10 +3538,10 @@ func callInternalSlot214(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot215(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot215(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -3599,10 +3558,10 @@ func callInternalSlot215(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot226(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot226(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3610,7 +3569,7 @@ func callInternalSlot226(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.InternalAtomicCaps_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 8)
-	ret = handwritten.InternalSlot226(v0, &v1)
+	ret := handwritten.InternalSlot226(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3618,7 +3577,7 @@ func callInternalSlot226(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot23(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callInternalSlot23(a unsafe.Pointer) abi.Return {
 	v0, ok := marshal.Text(a, 0)
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -3631,7 +3590,7 @@ func callInternalSlot23(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	if p2 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r2, ret := handwritten.InternalSlot23(s, v0, v1)
+	r2, ret := handwritten.InternalSlot23(v0, v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3639,10 +3598,10 @@ func callInternalSlot23(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot230(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot230(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3656,10 +3615,10 @@ func callInternalSlot230(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot231(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot231(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3675,10 +3634,10 @@ func callInternalSlot231(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot240(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot240(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3692,10 +3651,10 @@ func callInternalSlot240(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot242(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot242(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3709,10 +3668,10 @@ func callInternalSlot242(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot243(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot243(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3726,10 +3685,10 @@ func callInternalSlot243(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot249(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot249(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3743,10 +3702,10 @@ func callInternalSlot249(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot65(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot65(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3760,10 +3719,10 @@ func callInternalSlot65(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot72(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
-	if ret != abi.SUCCESS {
-		return ret
+func callInternalSlot72(a unsafe.Pointer) abi.Return {
+	v0 := marshal.Handle[engine.Device](a, 0)
+	if v0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3777,7 +3736,7 @@ func callInternalSlot72(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot75(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callInternalSlot75(a unsafe.Pointer) abi.Return {
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -3790,7 +3749,7 @@ func callInternalSlot75(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	if p3 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, r2, r3, ret := handwritten.InternalSlot75(s, marshal.Word[uint32](a, 0))
+	r1, r2, r3, ret := handwritten.InternalSlot75(marshal.Word[uint32](a, 0))
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3800,18 +3759,18 @@ func callInternalSlot75(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callShutdown(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	return handwritten.Shutdown(s.Engine())
+func callShutdown(a unsafe.Pointer) abi.Return {
+	return handwritten.Shutdown()
 }
 
-func callSystemGetConfComputeState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callSystemGetConfComputeState(a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
 	var v0 abi.ConfComputeSystemState_t
 	marshal.Get(unsafe.Pointer(&v0), p0, 12)
-	ret := handwritten.SystemGetConfComputeState(s, &v0)
+	ret := handwritten.SystemGetConfComputeState(&v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3819,12 +3778,12 @@ func callSystemGetConfComputeState(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 	return abi.SUCCESS
 }
 
-func callSystemGetCudaDriverVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callSystemGetCudaDriverVersion(a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.SystemGetCudaDriverVersion(s)
+	r0, ret := handwritten.SystemGetCudaDriverVersion()
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3832,12 +3791,12 @@ func callSystemGetCudaDriverVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Re
 	return abi.SUCCESS
 }
 
-func callSystemGetCudaDriverVersion_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callSystemGetCudaDriverVersion_v2(a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.SystemGetCudaDriverVersion(s)
+	r0, ret := handwritten.SystemGetCudaDriverVersion()
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3845,12 +3804,12 @@ func callSystemGetCudaDriverVersion_v2(s *engine.Snapshot, a unsafe.Pointer) abi
 	return abi.SUCCESS
 }
 
-func callSystemGetDriverVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callSystemGetDriverVersion(a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.SystemGetDriverVersion(s)
+	r0, ret := handwritten.SystemGetDriverVersion()
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3860,13 +3819,13 @@ func callSystemGetDriverVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return
 	return abi.SUCCESS
 }
 
-func callSystemGetHicVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callSystemGetHicVersion(a unsafe.Pointer) abi.Return {
 	p1 := marshal.Pointer(a, 1)
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.SystemGetHicVersion(s)
+	r1, ret := handwritten.SystemGetHicVersion()
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3876,12 +3835,12 @@ func callSystemGetHicVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callSystemGetNVMLVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callSystemGetNVMLVersion(a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.SystemGetNVMLVersion(s)
+	r0, ret := handwritten.SystemGetNVMLVersion()
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3891,12 +3850,12 @@ func callSystemGetNVMLVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callSystemGetProcessName(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callSystemGetProcessName(a unsafe.Pointer) abi.Return {
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.SystemGetProcessName(s, marshal.Word[uint32](a, 0))
+	r1, ret := handwritten.SystemGetProcessName(marshal.Word[uint32](a, 0))
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3906,32 +3865,28 @@ func callSystemGetProcessName(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callSystemGetTopologyGpuSet(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callSystemGetTopologyGpuSet(a unsafe.Pointer) abi.Return {
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r2, ret := handwritten.SystemGetTopologyGpuSet(s, marshal.Word[uint32](a, 0))
+	r2, ret := handwritten.SystemGetTopologyGpuSet(marshal.Word[uint32](a, 0))
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	h2, ret := marshal.Handles(r2)
-	if ret != abi.SUCCESS {
-		return ret
-	}
-	if ret = marshal.PutList(p1, p2, h2, 8, true); ret != abi.SUCCESS {
+	if ret = marshal.PutList(p1, p2, marshal.Handles(r2), 8, true); ret != abi.SUCCESS {
 		return ret
 	}
 	return abi.SUCCESS
 }
 
-func callUnitGetCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+func callUnitGetCount(a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.UnitGetCount(s)
+	r0, ret := handwritten.UnitGetCount()
 	if ret != abi.SUCCESS {
 		return ret
 	}

@@ -47,7 +47,7 @@ static void wait_page(int fd, const struct fakegpu_page *page, uint64_t seqno)
 
 typedef void wait_function(int fd, const struct fakegpu_page *page, uint64_t seqno);
 
-/* Waits for a job that is over: how many in a second. */
+/* Counts how often a second it can wait for a job that is over. */
 static double completed_round(wait_function *wait, int fd, const struct fakegpu_page *page, int waits)
 {
 	int64_t start = now_ns();

@@ -24,7 +24,7 @@
 
 static int checks_passed, checks_failed, checks_skipped;
 
-/* PASS: name, or FAIL: name, where, and what was there instead. Returns ok. */
+/* Prints PASS and the name, or FAIL, the name, the place and the actual value. Returns ok. */
 __attribute__((format(printf, 4, 5)))
 static inline bool check_at(int line, const char *name, bool ok, const char *format, ...)
 {
@@ -145,7 +145,8 @@ static inline int job_wait(int fd, uint64_t seqno, int64_t timeout_ns, uint64_t 
 	return err;
 }
 
-/* Submits jobs until those under way take so long, or no more fit. Whether they take a third of it, at least. */
+/* Submits jobs until the running ones take that long or no more fit. Returns whether they take at
+ * least a third of it. */
 static inline bool submit_long(int fd, uint32_t handle, int64_t ns, uint64_t *last)
 {
 	int64_t latency = device_info(fd).job_latency_us * 1000ll, n;

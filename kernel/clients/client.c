@@ -8,7 +8,8 @@
 
 static int64_t latency_ns;
 
-/* Whether enough jobs are under way for what follows to be seen: submits them, up to number last. */
+/* Submits jobs up to number last, and tells whether enough of them are running for the check that
+ * follows. */
 static bool busy(int fd, uint32_t handle, uint64_t *last, const char *name)
 {
 	if (submit_long(fd, handle, 300000000, last))

@@ -66,7 +66,8 @@ static void test_pointers(void)
 		snprintf(name, sizeof(name), "pointer: %s at addresses that are not ours", calls[i].name);
 		check_at(__LINE__, name, got == EFAULT, "%#lx gives %d", (unsigned long)wild[n - 1], got);
 
-		/* From the last byte that is there to the first that is missing. */
+		/* A pointer whose object crosses from the last mapped byte into the first unmapped
+		 * one. */
 		for (n = 1, got = EFAULT; n < calls[i].size && got == EFAULT; n++) {
 			char whole[64];
 
@@ -431,7 +432,8 @@ static void test_mmap(void)
 	remote.iov_base = &page->completed_seq;
 	EQUAL("mmap: where it is the same", page->abi_version, (uint32_t)FAKEGPU_ABI_VERSION);
 
-	/* Of a descriptor for reading the kernel makes a mapping that is not quite shared. */
+	/* The kernel takes VM_SHARED from the mapping of a descriptor that is open for reading
+	 * alone. */
 	lent = page_map(reader);
 	EQUAL("mmap: of a descriptor for reading", lent->abi_version, (uint32_t)FAKEGPU_ABI_VERSION);
 	CHECK("mmap: which mprotect cannot have written either", mprotect((void *)lent, PAGE, PROT_READ | PROT_WRITE) && errno == EACCES);

@@ -35,7 +35,8 @@ static void call_fakegpu(struct source *s, int fd)
 		done(ioctl(fd, FAKEGPU_IOCTL_FREE, put(s, &free, sizeof(free))), NULL);
 		break;
 	case 4:
-		/* None without end, which would end the thread's part. */
+		/* Never waits without a time limit: that could block the thread for the rest of the
+		 * run. */
 		if (wait.timeout_ns < 0 || wait.timeout_ns > 10000000)
 			wait.timeout_ns = 0;
 		done(ioctl(fd, FAKEGPU_IOCTL_WAIT, put(s, &wait, sizeof(wait))), &counts->waited);

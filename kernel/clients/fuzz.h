@@ -10,7 +10,7 @@
 
 enum { PROCESSES = 3, THREADS = 3, SLOTS = 12, INHERITED = 4, BUFFER = 4 * NV_XFER_MAX_SIZE };
 
-#define CLIENTS 0xc0000001u		/* the numbers of clients: one for each slot of each process */
+#define CLIENTS 0xc0000001u		/* the client numbers: one for each slot of each process */
 
 static const char *const devices[] = {
 	DEVICE, DEVICE, "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia3", "/dev/nvidiactl", "/dev/nvidiactl", "/dev/nvidiactl",
@@ -20,10 +20,10 @@ static const char *const devices[] = {
 static struct counts { uint64_t calls, succeeded, made, mapped, waited; } *counts;
 
 static int slots[SLOTS];		/* descriptors, which threads replace under one another; the last INHERITED are the parent's */
-static unsigned int opened[SLOTS];	/* which of the devices that is, as far as is known */
+static unsigned int opened[SLOTS];	/* which device that descriptor should be */
 static char *changing;			/* memory that all threads write to and pass as arguments */
 static char *read_only;
-static char *last_page;			/* behind it is nothing */
+static char *last_page;			/* the page after it is not mapped */
 
 struct source {
 	uint64_t state;
@@ -67,7 +67,8 @@ static uint64_t number(struct source *s)
 	return below(s, 20);
 }
 
-/* Numbers are few, so that threads and processes meet, and mostly of the right kind, so that calls succeed. */
+/* It draws from few numbers, so that threads and processes meet, and mostly valid ones, so that
+ * calls succeed. */
 enum kind { DEVICES = 0x100, MEMORIES = 0x200, RANGES = 0x300, OTHERS = 0x400 };
 static const enum kind kinds[] = { DEVICES, MEMORIES, RANGES, OTHERS };
 
@@ -101,10 +102,10 @@ static enum kind kind_of(uint32_t class)
 	return OTHERS;
 }
 
-/* Where an argument lies. NULL: it is nowhere, and the address in *address is bad. */
+/* Chooses where an argument lies. NULL: the address in *address is bad. */
 static void *place(struct source *s, size_t size, uint64_t *address)
 {
-	char *at = s->buffer + s->turn++ % 4 * NV_XFER_MAX_SIZE;	/* what a call points to is elsewhere than the call */
+	char *at = s->buffer + s->turn++ % 4 * NV_XFER_MAX_SIZE;	/* what a call points to lies elsewhere than the call's own structure */
 
 	switch (below(s, 30)) {
 	case 0:
@@ -131,7 +132,7 @@ static void *place(struct source *s, size_t size, uint64_t *address)
 	return size <= NV_XFER_MAX_SIZE ? at : NULL;
 }
 
-/* Copies an argument to a place, and spoils a word of it now and then. */
+/* Copies an argument to a place, and now and then changes one word of it. */
 static uint64_t put(struct source *s, const void *data, size_t size)
 {
 	uint64_t address;

@@ -5,7 +5,8 @@
 
 #include "fuzz.h"
 
-/* The greatest structure of each kind of parameters is all that is needed: the driver takes as much as the class has. */
+/* One structure for all parameters of a kind, as long as the longest: the driver reads as much as
+ * the class has. */
 static uint64_t parameters(struct source *s, uint32_t class)
 {
 	union {
@@ -54,7 +55,7 @@ static const struct { uint32_t cmd, size; } controls[] = {
 	{ NVA06C_CTRL_CMD_SET_TIMESLICE, 8 }, { NVA06C_CTRL_CMD_SET_TIMESLICE, 8 }, { NVA06C_CTRL_CMD_GET_TIMESLICE, 8 },
 };
 
-/* A call as it might be: number, structure, size. */
+/* A plausible call: number, structure, size. */
 struct rm_call {
 	uint32_t nr, size;
 	union rm_argument {
@@ -150,7 +151,7 @@ static void make_call(struct source *s, struct rm_call *c)
 		};
 		break;
 	case 13:
-		/* Seldom: a descriptor that has been registered has no clients of its own any more. */
+		/* Rarely, since a registered descriptor has no clients of its own any more. */
 		IS(c, NV_ESC_REGISTER_FD, fd)->ctl_fd = below(s, 40) ? -1 : PICK(s, slots);
 		break;
 	case 14:
@@ -193,7 +194,8 @@ static void call_nvidia(struct source *s, int fd)
 		__atomic_add_fetch(&counts->mapped, 1, __ATOMIC_RELAXED);
 }
 
-/* Begins with what random calls seldom come to: a client with a device, memory, and a range into which that is mapped. */
+/* Begins with what random calls rarely reach: a client with a device, memory, and a range into
+ * which the memory is mapped. */
 static void settle(int fd, uint32_t of)
 {
 	struct nv0080_alloc device = {};

@@ -49,7 +49,8 @@ static void held_after(const char *name)
 	close(fd);
 }
 
-/* The threads of these two stop when the one that replaces the descriptor has done so often enough. */
+/* The threads of both functions stop once the replacing thread has replaced the descriptor often
+ * enough. */
 static void *replace(void *arg)
 {
 	int n, fd;
@@ -157,7 +158,7 @@ static unsigned char given[EACH * SUBMITTERS + 1];
 
 static int submit_file;		/* holds the argument */
 
-/* The argument lies in a page of which each write makes a copy, so that SUBMIT is slow to write its answer. */
+/* The argument lies in a copy-on-write page, so that SUBMIT is slow to write its answer. */
 static void *submit_many(void *arg)
 {
 	struct fakegpu_submit *submit = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, submit_file, 0);
@@ -241,7 +242,7 @@ static void test_race_argument(void)
 	close(shared);
 }
 
-/* Contexts that want more than there is, together and each. */
+/* Contexts that want more memory than there is, each alone and all together. */
 static void *hoard(void *arg)
 {
 	int fd = device_open(O_RDWR), n;

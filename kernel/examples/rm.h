@@ -106,7 +106,7 @@ static inline int rm_call(const struct rm *rm, int fd, unsigned int nr, void *ar
 	return ret;
 }
 
-/* These return the driver's status. A handle of 0 is chosen by the driver and comes back. */
+/* These return the driver's status. For a handle of 0 the driver chooses one and writes it back. */
 static inline __u32 rm_alloc(struct rm *rm, __u32 parent, __u32 *object, __u32 class, void *params, unsigned int size)
 {
 	void *page = params ? rm_place(rm, params, size) : NULL;
@@ -198,7 +198,7 @@ static inline __u32 rm_unmap(struct rm *rm, __u32 range, __u32 memory, __u64 add
 	return call.status;
 }
 
-/* Makes an object without which nothing goes on. */
+/* Makes an object that the program needs, or exits. */
 static inline void rm_need(const char *what, struct rm *rm, __u32 parent, __u32 *object, __u32 class, void *params, unsigned int size)
 {
 	__u32 status = rm_alloc(rm, parent, object, class, params, size);

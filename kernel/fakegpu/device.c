@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * The calls on an open /dev/fakegpu; see uapi/fakegpu.h for what they mean.
- *
- * A context belongs to an open file. Mappings of its page and calls under way hold the file, so the context outlives both, and
- * the file holds the module. Jobs complete in a work item, which the timer of the first job under way queues: there the lock
- * may be taken and memory given back, and what a job held is free when its completion is seen.
- */
+/* The calls on an open /dev/fakegpu; uapi/fakegpu.h says what they mean. A context belongs to an
+ * open file. Mappings of its page and running calls hold the file, so the context outlives both,
+ * and the file holds the module. Jobs complete in a work item, which the timer of the first running
+ * job queues: a work item may take the lock and give back memory, so the memory of a job is free
+ * when its completion is seen. */
 #include <linux/fs.h>
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
@@ -29,8 +27,8 @@ struct job {
 };
 
 struct context {
-	struct mutex submitting;	/* outside lock: SUBMIT as a whole, which touches user memory on its way */
-	struct mutex lock;		/* handles, jobs, due, and writing completed and submitted; never held over a user copy */
+	struct mutex submitting;	/* taken before lock: guards the whole of SUBMIT, which touches user memory */
+	struct mutex lock;		/* guards handles, jobs, due, and writes of completed and submitted; never held during a user copy */
 	struct handles handles;
 	struct job *jobs;		/* job n at n % max_jobs, for n above completed up to submitted */
 	ktime_t due;			/* when the job submitted last completes */
@@ -53,7 +51,7 @@ static bool device_take(u64 bytes)
 	return true;
 }
 
-/* bytes: of one handle that is gone, or 0 if it is not gone. */
+/* bytes: the size of one freed handle, or 0 if a job still holds it. */
 static void device_give(u64 bytes)
 {
 	if (!bytes)
@@ -68,7 +66,7 @@ static void job_end(struct context *c, u64 seqno)
 	atomic64_dec(&fakegpu_stats.jobs);
 }
 
-/* Completes the jobs that are due, and sets the timer for the first that is not. Holds lock. */
+/* Completes the jobs that are due, and sets the timer for the next one. The caller holds lock. */
 static void context_advance(struct context *c)
 {
 	u64 done = c->completed;
@@ -152,7 +150,7 @@ static int fakegpu_release(struct inode *inode, struct file *file)
 	}
 	c->submitted = c->completed;
 	mutex_unlock(&c->lock);
-	/* Without jobs the work sets no timer, so neither comes back. */
+	/* Without jobs the work sets no timer, so neither runs again. */
 	hrtimer_cancel(&c->timer);
 	cancel_work_sync(&c->work);
 	if (xchg(&fakegpu_params.leak, false))
@@ -210,7 +208,7 @@ static int fakegpu_alloc(struct context *c, void __user *user)
 	if (err || !copy_to_user(user, &arg, sizeof(arg)))
 		return err;
 
-	/* The caller never learned the number; who guessed it has lost it. */
+	/* The caller never learned the number. A thread that guessed it loses the handle. */
 	mutex_lock(&c->lock);
 	device_give(handles_free(&c->handles, arg.handle, &err));
 	mutex_unlock(&c->lock);
@@ -257,7 +255,8 @@ static int fakegpu_submit(struct context *c, void __user *user)
 	if (err)
 		goto out;
 
-	/* The number goes out first: a job that its submitter knows nothing of cannot be taken back. */
+	/* The number is written to the caller first: a job cannot be taken back if that fails
+	 * afterwards. */
 	arg.seqno = c->submitted + 1;
 	if (copy_to_user(user, &arg, sizeof(arg)))
 		err = -EFAULT;
@@ -408,7 +407,7 @@ static int fakegpu_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	if (vma->vm_flags & VM_WRITE)
 		return -EPERM;
-	/* VM_MAYSHARE, as the kernel takes VM_SHARED away where the file is open for reading alone. */
+	/* VM_MAYSHARE, since the kernel clears VM_SHARED if the file is open for reading alone. */
 	if (!(vma->vm_flags & VM_MAYSHARE) || !(vma->vm_flags & VM_READ) || vma->vm_flags & VM_EXEC ||
 	    vma->vm_pgoff || vma->vm_end - vma->vm_start != PAGE_SIZE)
 		return -EINVAL;

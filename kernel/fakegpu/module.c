@@ -54,7 +54,7 @@ static struct miscdevice fakegpu_misc = {
 	.name = "fakegpu",
 	.fops = &fakegpu_fops,
 	.groups = fakegpu_groups,
-	.mode = 0666,		/* as the nodes of a GPU: who may use it is for the administrator of /dev to narrow */
+	.mode = 0666,		/* open to all like a GPU's nodes; the administrator of /dev may narrow that */
 };
 
 static bool __init param_within(const char *name, u64 value, u64 least, u64 most)

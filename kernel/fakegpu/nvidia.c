@@ -31,7 +31,7 @@ static int gpus_count;
 module_param_array(gpus, charp, &gpus_count, 0444);
 MODULE_PARM_DESC(gpus, "GPUs with commas between, as nvmlfab fakegpu prints them: BUS/MINOR/VENDOR:DEVICE/MEMORY/UUID/NAME/VBIOS/DMABITS/FIRMWARE");
 
-/* fakegpu.ko's own. That of the driver it stands for is driver_version. */
+/* fakegpu.ko's own version. driver_version is the version of the driver that it imitates. */
 MODULE_VERSION("1");
 
 struct nv_gpu *nv_gpus;
@@ -94,7 +94,8 @@ static int card_info(void *arg, u32 size)
 	return 0;
 }
 
-/* Strict: the same text. Relaxed: the same up to the first dot. The driver's version comes back where they differ. */
+/* Strict: the texts must be equal. Relaxed: equal up to the first dot. If they differ, the driver's
+ * version is written back. */
 static int check_version(void *arg, u32 size)
 {
 	struct nv_version *v = arg;
@@ -176,7 +177,7 @@ static struct nv_event_entry *find_event(struct nv_file *f, const struct nv_os_e
 	return NULL;
 }
 
-/* Events never come, but a program that wants some may ask for them. */
+/* A program may ask for events, but none ever comes. */
 static void os_event(struct nv_file *f, struct nv_os_event *call, bool alloc)
 {
 	struct nv_event_entry *e;
@@ -258,7 +259,7 @@ static int nv_call(struct nv_file *f, u32 nr, void *arg, u32 size)
 	case NV_ESC_WAIT_OPEN_COMPLETE:
 		if (size != sizeof(struct nv_open_complete))
 			return -EINVAL;
-		memset(arg, 0, size);	/* an open has always succeeded by the time it can be asked about */
+		memset(arg, 0, size);	/* by the time a program can ask, its open has succeeded */
 		return 0;
 	}
 	return nv_rm_call(f, nr, arg, size);
@@ -298,10 +299,10 @@ static noinline int fakegpu_nv_close(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/*
- * Only number and size of a command count. One that is too large for a command comes wrapped: NV_ESC_IOCTL_XFER_CMD then says where the
- * structure is. The call works on a copy, which goes back whatever comes of it, so nothing that another thread writes meanwhile is seen.
- */
+/* Only the number and the size of a command count. A structure that is too large for a command
+ * comes wrapped: NV_ESC_IOCTL_XFER_CMD then says where it is. The call works on a copy, which is
+ * written back whether the call succeeds or not, so it never sees what another thread writes
+ * meanwhile. */
 static noinline long fakegpu_nv_unlocked_ioctl(struct file *file, unsigned int cmd, unsigned long user)
 {
 	struct nv_file *f = file->private_data;

@@ -12,16 +12,14 @@
 
 #include "nvidia.h"
 
-/* Where handles start that the driver chooses. */
+/* The first handle that the driver chooses. */
 #define CLIENT_BASE 0xc1d00000u
 #define OBJECT_BASE 0xcaf00000u
 
-#define OBJECTS_MAX 1000000	/* of all clients together: more is no program but a leak */
+#define OBJECTS_MAX 1000000	/* of all clients together; more than that is a leak and no real program */
 
-/*
- * One lock for all objects: no call is so frequent that finer ones would pay. It is never held over a copy from or to the caller, whose
- * memory may be slow to come, for as long as whoever serves the page likes.
- */
+/* One lock for all objects: no call is frequent enough to need finer locks. It is never held during
+ * a copy from or to the caller, since a page fault there can take arbitrarily long. */
 DEFINE_MUTEX(nv_rm_lock);
 #define LOCKED(call) ({ u32 status_; mutex_lock(&nv_rm_lock); status_ = (call); mutex_unlock(&nv_rm_lock); status_; })
 
@@ -81,7 +79,7 @@ static void release(struct rm_object *rm, void *context)
 	object_drop(o);
 }
 
-/* Puts the object below parent under a handle, which is chosen if it is 0. */
+/* Puts the object below parent, under the given handle or, if that is 0, under a free one. */
 static u32 object_add(struct nv_object *o, struct nv_object *parent, u32 client, u32 *handle, u32 class)
 {
 	u32 number = *handle;
@@ -127,7 +125,8 @@ static u32 client_new(struct nv_file *f, u32 *handle)
 
 /* ---- RM_ALLOC ---------------------------------------------------------------------------------------------------- */
 
-/* Makes an object of a class with parameters that have been copied; they come back changed. Holds the lock. */
+/* Makes an object of a class. The parameters are a copy, which it changes for the caller. The
+ * caller holds the lock. */
 static u32 make(struct nv_file *f, const struct nv_class *class, u32 client, u32 parent, u32 *handle, union nv_params *p)
 {
 	struct nv_object *o, *above;
@@ -155,7 +154,7 @@ static u32 make(struct nv_file *f, const struct nv_class *class, u32 client, u32
 	return status;
 }
 
-/* Freeing what is not there is no error, as in the driver. */
+/* Freeing an object that does not exist is no error, as in the driver. */
 static u32 free_object(struct nv_file *f, u32 client, u32 handle)
 {
 	struct rm_object *o;
@@ -169,7 +168,8 @@ static u32 free_object(struct nv_file *f, u32 client, u32 handle)
 	return NV_OK;
 }
 
-/* The caller cannot be told of what was made: it goes again, and who has guessed its handle has lost it. */
+/* The caller cannot be told of the new object, so it is freed. A thread that guessed its handle
+ * loses it. */
 static u32 take_back(struct nv_file *f, u32 client, u32 handle)
 {
 	LOCKED(free_object(f, client, handle));
@@ -219,7 +219,7 @@ static u32 alloc(struct nv_file *f, u32 client, u32 parent, u32 *handle, u32 cla
 
 /* ---- The other calls --------------------------------------------------------------------------------------------- */
 
-/* A client may take from itself, and from the other clients of the process that made it. */
+/* A client may duplicate its own objects and those of other clients that the same process made. */
 static u32 dup_object(struct nv_file *f, struct nvos55 *call)
 {
 	struct nv_object *from, *parent, *o;
@@ -254,7 +254,8 @@ static u32 dup_object(struct nv_file *f, struct nvos55 *call)
 	return status;
 }
 
-/* NVOS02 makes memory of the host: NV01_MEMORY_SYSTEM, or NV01_MEMORY_SYSTEM_OS_DESCRIPTOR of what the caller has already. */
+/* NVOS02 makes host memory: new memory (NV01_MEMORY_SYSTEM), or an object for memory that the
+ * caller has (NV01_MEMORY_SYSTEM_OS_DESCRIPTOR). */
 static u32 alloc_memory(struct nv_file *f, struct nvos02 *call)
 {
 	const struct nv_class *class = nv_host_class(call->hClass);
@@ -307,7 +308,7 @@ static u32 heap(struct nv_file *f, struct nvos32 *call)
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
-/* Whether the size is right and the descriptor of the right kind: -EINVAL otherwise. */
+/* Returns -EINVAL unless the size is right and the descriptor is of the right kind. */
 static bool fits(const struct nv_file *f, bool control, u32 size, u32 want)
 {
 	return size == want && control == !f->gpu;
@@ -322,7 +323,7 @@ static int rm_alloc_call(struct nv_file *f, void *arg, u32 size)
 	if ((size != sizeof(*old) && size != sizeof(*new)) || (f->gpu && !event))
 		return -EINVAL;
 	if (old->hClass == NV01_ROOT || old->hClass == NV01_ROOT_NON_PRIV)
-		old->hClass = NV01_ROOT_CLIENT;		/* as the driver has it: those of user space are all of that class */
+		old->hClass = NV01_ROOT_CLIENT;		/* as in the driver: all clients of user space have that class */
 	if (size == sizeof(*old))
 		old->status = alloc(f, old->hRoot, old->hObjectParent, &old->hObjectNew, old->hClass, old->pAllocParms);
 	else if (new->flags & NVOS64_FLAGS_FINN_SERIALIZED)

@@ -8,11 +8,11 @@
 /* NV_RAMRL_ENTRY_TSG_TIMESLICE_TIMEOUT_128 << NV_RAMRL_ENTRY_TSG_TIMESLICE_SCALE_3: kfifoChannelGroupGetDefaultTimeslice_GV100 */
 #define DEFAULT_TIMESLICE_US (128 << 3)
 
-/* Where ranges of addresses start that the driver chooses. */
+/* The first address of ranges that the driver places. */
 #define FIRST_ADDRESS 0x200000000ull
 #define ADDRESS_LIMIT (1ull << 47)
 
-/* Memory, which its object and the duplicates of that share. */
+/* Memory, shared by its object and that object's duplicates. */
 struct nv_memory {
 	u32 holders;
 	u64 bytes;
@@ -132,7 +132,8 @@ static u32 make_system(struct nv_object *o, struct nv_object *parent, union nv_p
 	return memory_new(o, p->memory.size, NULL);
 }
 
-/* Where the ranges below a device leave room from *start on, which moves on. The search gives up where many are in the way. */
+/* Finds room between the ranges below a device, from *start on, and advances *start. It gives up
+ * after many occupied places. */
 static bool find_room(struct nv_object *device, u64 *start, u64 bytes, u64 alignment)
 {
 	u32 tries;
@@ -161,7 +162,7 @@ static bool find_room(struct nv_object *device, u64 *start, u64 bytes, u64 align
 	return false;
 }
 
-/* Addresses are given out upwards, and from the start again at their end. */
+/* Addresses are given out upwards; at the end the search starts over. */
 static u64 choose_address(struct nv_object *device, u64 bytes, u64 alignment)
 {
 	u64 start = device->start;
@@ -231,7 +232,8 @@ static u32 make_plain(struct nv_object *o, struct nv_object *parent, union nv_pa
 
 enum { UNDER_CLIENT = 1, UNDER_DEVICE = 2, UNDER_SUBDEVICE = 4, UNDER_ANY = 8 };
 
-/* The classes that there are. The driver takes the size of the parameters from the class, whatever the caller says. */
+/* The known classes. The driver takes the size of the parameters from the class, and ignores what
+ * the caller says. */
 static const struct nv_class classes[] = {
 	{ NV01_DEVICE_0, sizeof(struct nv0080_alloc), false, UNDER_CLIENT, false, make_device },
 	{ NV20_SUBDEVICE_0, sizeof(struct nv2080_alloc), true, UNDER_DEVICE, false, make_subdevice },

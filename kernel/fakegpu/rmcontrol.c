@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* RM_CONTROL: what the objects of the personality can be asked, and told. */
+/* RM_CONTROL: the commands that the personality's objects understand. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/slab.h>
@@ -7,7 +7,8 @@
 
 #include "nvidia.h"
 
-/* What a control sees: its parameters, which have been copied and are as long as it wants, and the object. nv_rm_lock is held. */
+/* What a control gets: its parameters, copied and of the right length, and the object. nv_rm_lock
+ * is held. */
 struct control {
 	struct nv_object *object;
 	u32 (*run)(struct control *c);
@@ -26,7 +27,7 @@ struct control {
 	} p;
 	u32 bytes;		/* of the parameters */
 	u32 class;		/* of the object */
-	bool texts;		/* in version: are still to be written where it says, without the lock */
+	bool texts;		/* for version: texts to be written to the caller's pointers after the lock is released */
 };
 
 static void fill_ids(u32 *ids, bool with_gpus)
@@ -37,14 +38,14 @@ static void fill_ids(u32 *ids, bool with_gpus)
 		ids[i] = with_gpus && i < nv_gpu_count ? gpu_id(&nv_gpus[i].is) : NV_GPU_ID_INVALID;
 }
 
-/* Every GPU counts as attached: the personality has none that must be woken first. */
+/* Every GPU counts as attached: none of them must be woken first. */
 static u32 get_attached_ids(struct control *c)
 {
 	fill_ids(c->p.ids, true);
 	return NV_OK;
 }
 
-/* Ids, ids of those that are excluded, and from release 580 on flags. */
+/* The ids, then the ids of excluded GPUs, and from release 580 on flags. */
 static u32 get_probed_ids(struct control *c)
 {
 	fill_ids(c->p.ids, true);
@@ -94,7 +95,7 @@ static u32 get_id_info_v2(struct control *c)
 	return NV_OK;
 }
 
-/* szName is not written any more by releases of today. */
+/* Present releases do not write szName any more. */
 static u32 get_id_info(struct control *c)
 {
 	struct nv_id_info *i = &c->p.info;
@@ -111,7 +112,8 @@ static u32 get_id_info(struct control *c)
 
 #define TITLE "nvmlfab"
 
-/* The texts go where the parameters say; without a place for them the caller wants to know how long they are. */
+/* The texts go to the pointers in the parameters. A caller without buffers asks for their
+ * lengths. */
 static u32 get_build_version(struct control *c)
 {
 	struct nv_build_version *v = &c->p.version;
@@ -148,13 +150,13 @@ static u32 get_nothing(struct control *c)
 	return NV_OK;
 }
 
-/* Duplicates are given out to the same process alone, whatever the policy. */
+/* The share policy changes nothing: only the same process may duplicate. */
 static u32 set_share_policy(struct control *c)
 {
 	return NV_OK;
 }
 
-/* There is no class of an engine among them: the GPU does not compute. */
+/* No class of an engine is among them, since the GPU does not compute. */
 static u32 get_classes(struct control *c)
 {
 	memset(&c->p, 0, c->bytes);
@@ -162,7 +164,7 @@ static u32 get_classes(struct control *c)
 	return NV_OK;
 }
 
-/* Microseconds, and no schedule is to be empty. */
+/* In microseconds. A schedule must not be empty. */
 static u32 set_timeslice(struct control *c)
 {
 	if (!c->p.timeslice_us)
@@ -217,7 +219,7 @@ static bool put_texts(const struct nv_build_version *v)
 	       put_text(v->pVersionBuffer, v->sizeOfStrings, nv_driver_version) && put_text(v->pTitleBuffer, v->sizeOfStrings, TITLE);
 }
 
-/* What is to be run for a command of a class with so many bytes, or why there is nothing. */
+/* Finds the handler of a class's command for that many bytes, or the error. */
 static u32 find(u32 class, const struct nvos54 *call, u32 (**run)(struct control *c))
 {
 	u32 i, status = NV_ERR_NOT_SUPPORTED;
@@ -234,7 +236,7 @@ static u32 find(u32 class, const struct nvos54 *call, u32 (**run)(struct control
 	return status;
 }
 
-/* The object and what is to be run; nv_rm_lock. */
+/* Finds the object and the handler. The caller holds nv_rm_lock. */
 static u32 look_up(struct nv_file *f, const struct nvos54 *call, struct control *c)
 {
 	u32 status = nv_client(f, call->hClient, NV_ERR_INVALID_CLIENT);
@@ -264,7 +266,7 @@ static u32 control(struct nv_file *f, const struct nvos54 *call, struct control 
 		return NV_ERR_INVALID_ADDRESS;
 	c->bytes = call->paramsSize;
 
-	/* Meanwhile the object may have gone, or be another. */
+	/* Meanwhile the object may have been freed or replaced. */
 	mutex_lock(&nv_rm_lock);
 	status = look_up(f, call, c);
 	if (status == NV_OK)
@@ -283,7 +285,7 @@ u32 nv_rm_control(struct nv_file *f, const struct nvos54 *call)
 	struct control *c;
 	u32 status;
 
-	/* Command 0, and number 0 of category 0 of every class, are there to be called by anybody. */
+	/* Every object accepts command 0 and number 0 of category 0, which do nothing. */
 	if (!(call->cmd & 0xffff))
 		return NV_OK;
 	if (call->flags & NVOS54_FLAGS_FINN_SERIALIZED)

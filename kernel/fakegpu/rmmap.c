@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Memory that is mapped into ranges of a GPU's addresses: what is mapped where, though nobody ever follows such an address. */
+/* Memory that is mapped into ranges of a GPU's addresses. Only the bookkeeping exists: nothing ever
+ * uses such an address. */
 #include <linux/slab.h>
 
 #include "nvidia.h"
@@ -47,13 +48,14 @@ static u32 look_up(struct nv_file *f, u32 client, u32 device, u32 dma, struct nv
 	return NV_OK;
 }
 
-/* Finds room in the range, at *address if it is fixed, and the mapping behind which the new one belongs. */
-static u32 place(struct nv_object *range, bool fixed, u64 bytes, u64 *address, struct list_head **behind)
+/* Finds room in the range, at *address if fixed is set, and the mapping after which the new one
+ * belongs. */
+static u32 place(struct nv_object *range, bool fixed, u64 bytes, u64 *address, struct list_head **after)
 {
 	u64 end = range->start + range->bytes, at = fixed ? *address : range->start;
 	struct nv_mapping *m;
 
-	*behind = &range->mapped;
+	*after = &range->mapped;
 	if (at < range->start || at > end || bytes > end - at)
 		return fixed ? NV_ERR_INVALID_OFFSET : NV_ERR_NO_MEMORY;
 	list_for_each_entry(m, &range->mapped, in_range) {
@@ -63,7 +65,7 @@ static u32 place(struct nv_object *range, bool fixed, u64 bytes, u64 *address, s
 			return NV_ERR_INVALID_ARGUMENT;
 		if (!fixed)
 			at = m->address + m->bytes;
-		*behind = &m->in_range;
+		*after = &m->in_range;
 	}
 	if (bytes > end - at)
 		return NV_ERR_NO_MEMORY;
@@ -74,7 +76,7 @@ static u32 place(struct nv_object *range, bool fixed, u64 bytes, u64 *address, s
 static u32 map(struct nv_file *f, const struct nvos46 *call, u64 *address)
 {
 	struct nv_object *range, *memory;
-	struct list_head *behind;
+	struct list_head *after;
 	struct nv_mapping *m;
 	u64 held;
 	u32 status = look_up(f, call->hClient, call->hDevice, call->hDma, &range);
@@ -89,7 +91,7 @@ static u32 map(struct nv_file *f, const struct nvos46 *call, u64 *address)
 		return NV_ERR_INVALID_OBJECT_HANDLE;
 	if (!call->length || call->offset > held || call->length > held - call->offset)
 		return NV_ERR_INVALID_LIMIT;
-	status = place(range, call->flags & NVOS46_FLAGS_DMA_OFFSET_FIXED, call->length, address, &behind);
+	status = place(range, call->flags & NVOS46_FLAGS_DMA_OFFSET_FIXED, call->length, address, &after);
 	if (status != NV_OK)
 		return status;
 	m = kmalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
@@ -98,7 +100,7 @@ static u32 map(struct nv_file *f, const struct nvos46 *call, u64 *address)
 	m->memory = memory;
 	m->address = *address;
 	m->bytes = call->length;
-	list_add(&m->in_range, behind);
+	list_add(&m->in_range, after);
 	list_add(&m->in_memory, &memory->ranges);
 	return NV_OK;
 }
@@ -122,7 +124,7 @@ int nv_rm_map_dma(struct nv_file *f, void *arg, u32 size)
 	return 0;
 }
 
-/* size 0: all of the mapping. There is no unmapping of a part. */
+/* size 0: the whole mapping. A part of a mapping cannot be unmapped. */
 static u32 unmap(struct nv_file *f, const struct nvos47 *call, u64 size)
 {
 	struct nv_object *range, *memory;

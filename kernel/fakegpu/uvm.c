@@ -83,7 +83,7 @@ static u32 mm_initialize(s32 fd)
 	return status;
 }
 
-/* Commands are plain numbers; the structure's size goes with the number. */
+/* Commands are plain numbers. The number determines the structure's size. */
 static long uvm_ioctl(struct file *file, unsigned int cmd, unsigned long user)
 {
 	struct uvm_file *f = file->private_data;

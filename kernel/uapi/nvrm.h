@@ -13,7 +13,8 @@
 #define NV_MINOR_CONTROL 255
 #define NV_MINOR_GPU_MAX 247
 
-/* The driver looks at the number and the size of a command alone, and at neither the letter nor the direction. */
+/* The driver looks only at the number and the size of a command, and ignores the letter and the
+ * direction. */
 #define NV_IOCTL_MAGIC 'F'
 
 #define NV_ESC_RM_ALLOC_MEMORY 0x27	/* nvos02_fd */
@@ -41,7 +42,7 @@
 #define NV_ESC_NUMA_INFO 215		/* nv_numa_info */
 #define NV_ESC_WAIT_OPEN_COMPLETE 218	/* __s32 rc, __u32 status */
 
-#define NV_XFER_MAX_SIZE 16384		/* greatest structure behind an nv_xfer */
+#define NV_XFER_MAX_SIZE 16384		/* longest structure that an nv_xfer points to */
 
 struct nv_xfer { __u32 cmd; __u32 size; __u64 ptr; };	/* cmd: the number alone */
 

@@ -10,7 +10,7 @@ struct call {
 	struct file *file;
 	unsigned int cmd;		/* as the driver gets it */
 	unsigned long arg;
-	u32 escape, size;		/* behind an nv_xfer */
+	u32 escape, size;		/* of the call itself, unwrapped if it came in an nv_xfer */
 	void __user *user;
 	u32 flags;			/* VGPU_EVENT_XFER, VGPU_EVENT_COMPAT */
 	bool enforce;

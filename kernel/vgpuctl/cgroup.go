@@ -6,10 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -53,18 +53,21 @@ func CgroupOfPID(pid int) (path string, err error) {
 	if err != nil {
 		return "", &Error{op, err, ""}
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := mountinfo.GetMounts(cgroup2)
 	if err != nil {
 		return "", &Error{op, err, "mount /proc"}
 	}
-	if path, err = cgroupFolder(string(cgroup), string(mounts)); err != nil {
+	if path, err = cgroupFolder(string(cgroup), mounts); err != nil {
 		return "", &Error{op, err, wantCgroup2}
 	}
 	return path, nil
 }
 
-// cgroupFolder finds the folder from what /proc has in a process's cgroup, and in mountinfo.
-func cgroupFolder(cgroup, mounts string) (string, error) {
+// cgroup2 keeps the mounts of cgroup2 alone.
+var cgroup2 = mountinfo.FSTypeFilter("cgroup2")
+
+// cgroupFolder finds the folder from what /proc has in a process's cgroup, and from the mounts of cgroup2.
+func cgroupFolder(cgroup string, mounts []*mountinfo.Info) (string, error) {
 	path := ""
 	for line := range strings.Lines(cgroup) {
 		if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
@@ -77,52 +80,27 @@ func cgroupFolder(cgroup, mounts string) (string, error) {
 	if strings.HasSuffix(path, " (deleted)") {
 		return "", fmt.Errorf("%q is no longer there", path)
 	}
-	mounted := cgroupMounts(mounts)
-	for _, m := range mounted {
-		rest, ok := strings.CutPrefix(path, m.root)
+	for _, m := range mounts {
+		rest, ok := strings.CutPrefix(path, strings.TrimSuffix(m.Root, "/"))
 		if ok && (rest == "" || rest[0] == '/') && rest != "/.." && !strings.HasPrefix(rest, "/../") {
-			return filepath.Join(m.folder, rest), nil
+			return filepath.Join(m.Mountpoint, rest), nil
 		}
 	}
-	if len(mounted) == 0 {
+	if len(mounts) == 0 {
 		return "", fmt.Errorf("%w: none is mounted", ErrNotCgroup2)
 	}
 	return "", fmt.Errorf("%q is outside of what this process has mounted of cgroup2", path)
 }
 
-// cgroupMount is a folder where cgroup2 is mounted, or the part of it below root; root does not end in a slash.
-type cgroupMount struct{ folder, root string }
-
-// cgroupMounts are those in mountinfo: 36 35 0:31 ROOT FOLDER OPTIONS [OPTIONAL…] - TYPE SOURCE OPTIONS
-func cgroupMounts(mountinfo string) (mounts []cgroupMount) {
-	for line := range strings.Lines(mountinfo) {
-		before, after, _ := strings.Cut(line, " - ")
-		if fields := strings.Fields(before); strings.HasPrefix(after, "cgroup2 ") && len(fields) >= 5 {
-			mounts = append(mounts, cgroupMount{unescape(fields[4]), strings.TrimSuffix(unescape(fields[3]), "/")})
-		}
-	}
-	return mounts
-}
-
-var octal = regexp.MustCompile(`\\[0-7]{3}`)
-
-// unescape gives a path of mountinfo its blanks back.
-func unescape(path string) string {
-	return octal.ReplaceAllStringFunc(path, func(s string) string {
-		n, _ := strconv.ParseUint(s[1:], 8, 8)
-		return string([]byte{byte(n)})
-	})
-}
-
 // CgroupPaths are the folders that this process sees of cgroup2, by their ids. It is empty where there are none.
 func CgroupPaths() map[uint64]string {
 	paths := map[uint64]string{}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := mountinfo.GetMounts(cgroup2)
 	if err != nil {
 		return paths
 	}
-	for _, m := range cgroupMounts(string(mounts)) {
-		filepath.WalkDir(m.folder, func(path string, entry fs.DirEntry, err error) error {
+	for _, m := range mounts {
+		filepath.WalkDir(m.Mountpoint, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil { // removed meanwhile
 				return nil
 			}

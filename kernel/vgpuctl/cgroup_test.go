@@ -3,9 +3,12 @@ package vgpuctl
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/moby/sys/mountinfo"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,15 +33,16 @@ func TestCgroupFolder(t *testing.T) {
 		"above namespace":   {"0::/../other\n", unified, "", `"/../other" is outside of what this process has mounted of cgroup2`},
 		"mounted from above": {"0::/../other\n", "40 30 0:26 /.. /host rw - cgroup2 none rw\n",
 			"/host/other", ""},
-		"far above":        {"0::/../../x\n", "40 30 0:26 /.. /host rw - cgroup2 none rw\n", "", `"/../../x" is outside of what this process has mounted of cgroup2`},
-		"removed":          {"0::/x (deleted)\n", unified, "", `"/x (deleted)" is no longer there`},
-		"version 1":        {"4:memory:/m\n1:name=systemd:/s\n", v1, "", "it is no cgroup of version 2"},
-		"not mounted":      {"0::/x\n", v1, "", "it is no cgroup of version 2: none is mounted"},
-		"optional fields":  {"0::/x\n", "30 23 0:26 / /c rw shared:4 master:1 propagate_from:2 - cgroup2 c rw\n", "/c/x", ""},
-		"shorter than any": {"0::/x\n", "30 - cgroup2\n - cgroup2 x\n", "", "it is no cgroup of version 2: none is mounted"},
+		"far above":       {"0::/../../x\n", "40 30 0:26 /.. /host rw - cgroup2 none rw\n", "", `"/../../x" is outside of what this process has mounted of cgroup2`},
+		"removed":         {"0::/x (deleted)\n", unified, "", `"/x (deleted)" is no longer there`},
+		"version 1":       {"4:memory:/m\n1:name=systemd:/s\n", v1, "", "it is no cgroup of version 2"},
+		"not mounted":     {"0::/x\n", v1, "", "it is no cgroup of version 2: none is mounted"},
+		"optional fields": {"0::/x\n", "30 23 0:26 / /c rw shared:4 master:1 propagate_from:2 - cgroup2 c rw\n", "/c/x", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path, err := cgroupFolder(test.cgroup, test.mounts)
+			mounts, err := mountinfo.GetMountsFromReader(strings.NewReader(test.mounts), cgroup2)
+			require.NoError(t, err)
+			path, err := cgroupFolder(test.cgroup, mounts)
 			assert.Equal(t, test.want, path)
 			if test.err == "" {
 				assert.NoError(t, err)

@@ -133,7 +133,7 @@ func BoundImport(object, symbol string) (address uintptr, ok bool) {
 	return 0, false
 }
 
-// isTarget tells whether path is that of one of the libraries, with or without a version behind its name.
+// isTarget tells whether path is that of one of the libraries, with or without a version after its name.
 func isTarget(path string) bool {
 	base := filepath.Base(path)
 	for _, name := range libraries {

@@ -94,8 +94,8 @@ static __attribute__((noinline, cold)) void rewrite(int fd, const NVOS54_PARAMET
 
 extern int ioctl(int fd, unsigned long request, ...) __attribute__((noplt)); /* one jump less, a fifth of the cost */
 
-/* Looks at the argument only when the kernel has taken it: it may be no pointer. A function of its own, so that other calls
- * need not save registers. */
+/* Reads the argument only after the kernel accepted it, since it may be no pointer. This is a
+ * separate function so that other calls need not save registers. */
 static __attribute__((noinline)) int control(int fd, unsigned long request, const void *arg)
 {
     int result = ioctl(fd, request, arg);

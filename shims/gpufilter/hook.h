@@ -1,4 +1,4 @@
-/* The hook in the place of ioctl, and what Go needs of the dynamic linker. */
+/* The hook that replaces ioctl, and what Go needs from the dynamic linker. */
 #ifndef NVMLFAB_GPUFILTER_HOOK_H
 #define NVMLFAB_GPUFILTER_HOOK_H
 

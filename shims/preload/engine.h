@@ -51,7 +51,7 @@ struct state {
   struct top tops[MAX_TOPS];
   int top_count;
   dev_t watched[MAX_TOPS + 1];  // the file systems of the tops, ended by 0
-  unsigned char letter1[256], letter2[256];  // for the letters behind the slash, which tops have them there, as bits
+  unsigned char letter1[256], letter2[256];  // for each letter after the slash, the tops that have it there, as bits
   _Atomic bool cwd_far;  // the working directory lies neither above nor below a top nor in the staged tree, and
                          // nobody has called chdir
 };

@@ -42,7 +42,7 @@ type (
 	}
 )
 
-// EventsKept is how many events there are to be read. A reader that is further behind loses the oldest.
+// EventsKept is how many events there are to be read. A slower reader loses the oldest.
 const EventsKept = 4096
 
 // New makes a module that is hooked to a driver, in dry-run and allowed to enforce.

@@ -1,29 +1,23 @@
-package main
+package machine
 
 import (
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
-	"github.com/nvmlfab/nvmlfab/machine"
 	"golang.org/x/sys/unix"
 )
 
-// The mount namespace is a thread's, and the program inherits that of the thread that becomes it. So everything happens on
-// the main thread, which is also the one that /proc/self is about.
-func init() { runtime.LockOSThread() }
+// Private is a folder of the launch's own in its /dev.
+const Private = "/dev/.nvmlfab"
 
-// private is a folder of the launch's own in its /dev.
-const private = "/dev/.nvmlfab"
-
-// enterNamespace gives the main thread a mount namespace of its own. As an ordinary user it needs a user namespace for that,
+// EnterNamespace gives the main thread a mount namespace of its own. As an ordinary user it needs a user namespace for that,
 // which a process with several threads cannot enter: it becomes nvmlfab-enter, which enters it and becomes nvmlfab again,
 // with the same arguments. Then, and if it cannot be done, there is no second try.
-func enterNamespace(helper string) error {
+func EnterNamespace(helper string) error {
 	err := unix.Unshare(unix.CLONE_NEWNS)
 	tried := os.Getenv(enteredVariable) != ""
 	os.Unsetenv(enteredVariable)
@@ -50,8 +44,8 @@ func enterNamespace(helper string) error {
 // enteredVariable marks that nvmlfab-enter has been tried.
 const enteredVariable = "NVMLFAB_ENTERED"
 
-// dropNamespaceRights takes back what nvmlfab-enter left to a process of an ordinary user.
-func dropNamespaceRights() error {
+// DropNamespaceRights takes back what nvmlfab-enter left to a process of an ordinary user.
+func DropNamespaceRights() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
@@ -67,16 +61,19 @@ func dropNamespaceRights() error {
 	return unix.Capset(&header, &data[0])
 }
 
-// machine is what a launch shows.
-type namespace struct {
-	tree      *machine.Tree
-	libraries string            // the folder that the dynamic linker shall find libraries in
-	identity  string            // says where the tree is from
-	files     map[string][]byte // for the folder private
+// Launch is what a mount namespace shows.
+type Launch struct {
+	Tree *Tree
+	// Libraries is the folder that the dynamic linker shall find libraries in.
+	Libraries string
+	// Identity says where the tree is from: two launches of one identity show the same.
+	Identity string
+	// Files are for the folder Private.
+	Files map[string][]byte
 }
 
-// show mounts the machine over /dev, /sys and /proc of this namespace.
-func (c namespace) show() error {
+// Show mounts the machine over /dev, /sys and /proc of this namespace.
+func (c Launch) Show() error {
 	dir, _ := os.Getwd() // the shell's name for it counts, so that a link stays one
 	umask := unix.Umask(0)
 	defer unix.Umask(umask)
@@ -91,29 +88,29 @@ func (c namespace) show() error {
 	}
 	defer unix.Close(dev)
 	if info, err := os.Lstat("/dev/ptmx"); err == nil && info.Mode()&fs.ModeDevice != 0 {
-		c.tree.Children["dev"].Children["ptmx"] = &machine.Node{Mode: fs.ModeSymlink, Data: strings.TrimPrefix(private, "/dev/") + "/dev/ptmx"}
+		c.Tree.Children["dev"].Children["ptmx"] = &Node{Mode: fs.ModeSymlink, Data: strings.TrimPrefix(Private, "/dev/") + "/dev/ptmx"}
 	}
 	m := merger{top: "/"}
-	if err := m.mergeAll(c.tree, "dev", "sys", "proc"); err != nil {
+	if err := m.mergeAll(c.Tree, "dev", "sys", "proc"); err != nil {
 		return err
 	}
-	if cache := libraryCache(c.libraries); cache != nil {
-		if err := m.replace(cachePath, &machine.Node{Mode: 0o644, Data: string(cache)}); err != nil {
+	if cache := libraryCache(c.Libraries); cache != nil {
+		if err := m.replace(cachePath, &Node{Mode: 0o644, Data: string(cache)}); err != nil {
 			return err
 		}
 	}
-	if err := os.MkdirAll(private+"/dev", 0o755); err != nil {
+	if err := os.MkdirAll(Private+"/dev", 0o755); err != nil {
 		return err
 	}
-	if err := unix.MoveMount(dev, "", unix.AT_FDCWD, private+"/dev", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return &fs.PathError{Op: "move", Path: private + "/dev", Err: err}
+	if err := unix.MoveMount(dev, "", unix.AT_FDCWD, Private+"/dev", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return &fs.PathError{Op: "move", Path: Private + "/dev", Err: err}
 	}
-	for name, data := range c.files {
-		if err := os.WriteFile(filepath.Join(private, name), data, 0o644); err != nil {
+	for name, data := range c.Files {
+		if err := os.WriteFile(filepath.Join(Private, name), data, 0o644); err != nil {
 			return err
 		}
 	}
-	if err := os.WriteFile(identityFile, []byte(c.identity), 0o644); err != nil {
+	if err := os.WriteFile(identityFile, []byte(c.Identity), 0o644); err != nil {
 		return err
 	}
 	if err := os.WriteFile(mountsFile, []byte(strings.Join(m.mounts, "\n")), 0o644); err != nil {
@@ -127,13 +124,13 @@ func (c namespace) show() error {
 
 // What a launch tells to one inside it.
 const (
-	mountsFile   = private + "/mounts"
-	identityFile = private + "/identity"
+	mountsFile   = Private + "/mounts"
+	identityFile = Private + "/identity"
 )
 
 // leaveOuter takes away, in this namespace, what another nvmlfab around this one has mounted. An ordinary user cannot do
 // that, and has to be content with the same machine.
-func (c namespace) leaveOuter() (there bool, err error) {
+func (c Launch) leaveOuter() (there bool, err error) {
 	list, err := os.ReadFile(mountsFile)
 	if err != nil {
 		return false, nil
@@ -146,7 +143,7 @@ func (c namespace) leaveOuter() (there bool, err error) {
 	slices.Reverse(mounts)
 	for i, at := range mounts {
 		err := unix.Unmount(at, unix.MNT_DETACH)
-		if i == 0 && err != nil && string(identity) == c.identity {
+		if i == 0 && err != nil && string(identity) == c.Identity {
 			return true, nil
 		}
 		if err != nil {

@@ -1,4 +1,4 @@
-package main
+package machine
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nvmlfab/nvmlfab/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,7 +23,7 @@ type merger struct {
 }
 
 // merge mounts what is staged at a path, such as dev, over what the machine has there.
-func (m *merger) merge(path string, n *machine.Node) error {
+func (m *merger) merge(path string, n *Node) error {
 	at := filepath.Join(m.top, path)
 	if !n.Mode.IsDir() {
 		return m.replace(at, n)
@@ -50,7 +49,7 @@ func exists(path string) bool {
 }
 
 // lacks says whether a folder of the machine's is not as it has to be: an entry is missing, or is a link or of another type.
-func lacks(dir string, n *machine.Node) bool {
+func lacks(dir string, n *Node) bool {
 	for name, child := range n.Children {
 		info, err := os.Lstat(filepath.Join(dir, name))
 		if err != nil || info.Mode()&fs.ModeSymlink != 0 || info.IsDir() != child.Mode.IsDir() {
@@ -61,7 +60,7 @@ func lacks(dir string, n *machine.Node) bool {
 }
 
 // cover mounts a tmpfs upon a folder, and there what is staged beside what the folder holds.
-func (m *merger) cover(at string, n *machine.Node) error {
+func (m *merger) cover(at string, n *Node) error {
 	fd, err := unix.Open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: at, Err: err}
@@ -71,7 +70,7 @@ func (m *merger) cover(at string, n *machine.Node) error {
 		return err
 	}
 	m.mounts = append(m.mounts, at)
-	maker := machine.Maker{Device: toNull, Share: true}
+	maker := Maker{Device: toNull, Share: true}
 	defer maker.Close()
 	return fill(at, "/proc/self/fd/"+strconv.Itoa(fd), n, &maker)
 }
@@ -84,7 +83,7 @@ func mountTmpfs(at string) error {
 }
 
 // fill puts into an empty folder what is staged, and what another folder holds.
-func fill(at, from string, n *machine.Node, maker *machine.Maker) error {
+func fill(at, from string, n *Node, maker *Maker) error {
 	entries, err := readDir(from)
 	if err != nil {
 		return err
@@ -175,7 +174,7 @@ func bind(from, to string) error {
 
 // toNull shows a device node as /dev/null: there is no driver behind its own numbers, and a program that opens it should
 // succeed.
-func toNull(dir int, name string, _ *machine.Node) error {
+func toNull(dir int, name string, _ *Node) error {
 	if err := unix.Mknodat(dir, name, unix.S_IFREG|0o644, 0); err != nil {
 		return err
 	}
@@ -183,7 +182,7 @@ func toNull(dir int, name string, _ *machine.Node) error {
 }
 
 // replace shows a staged file in place of one of the machine's.
-func (m *merger) replace(at string, n *machine.Node) (err error) {
+func (m *merger) replace(at string, n *Node) (err error) {
 	scratch := filepath.Join(m.top, "dev")
 	if err := mountTmpfs(scratch); err != nil {
 		return err
@@ -201,7 +200,7 @@ func (m *merger) replace(at string, n *machine.Node) (err error) {
 }
 
 // append adds the machine's own lines to what is staged of a list such as /proc/devices.
-func (m *merger) append(path, lines string, tree *machine.Tree) {
+func (m *merger) append(path, lines string, tree *Tree) {
 	text, err := os.ReadFile(filepath.Join(m.top, path))
 	if n := tree.Find(path); n != nil && err == nil {
 		n.Data = combine(path, string(text), lines)
@@ -218,7 +217,7 @@ func combine(path, text, lines string) string {
 }
 
 // mergeAll mounts the tree over all of the machine's files.
-func (m *merger) mergeAll(tree *machine.Tree, parts ...string) error {
+func (m *merger) mergeAll(tree *Tree, parts ...string) error {
 	for path, lines := range tree.Added {
 		m.append(path, lines, tree)
 	}
@@ -232,4 +231,11 @@ func (m *merger) mergeAll(tree *machine.Tree, parts ...string) error {
 		}
 	}
 	return nil
+}
+
+// ShowInContainer mounts the tree's /sys and /proc over those of a container that is being made, whose root is top. The umask
+// must be 0.
+func (t *Tree) ShowInContainer(top string) error {
+	m := merger{top: top}
+	return m.mergeAll(t, "sys", "proc")
 }

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// home is the folder that holds bin, lib and nvml, in a build as in a release; empty if it cannot be told.
+func home() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(self), "..")
+}
+
+// libraryDir is the folder with the library of an NVML version. Without one it is the version that came with the board's
+// driver, so that programs do not find functions that this driver lacks.
+func libraryDir(nvml string, board *profiles.Board) (string, error) {
+	version := abi.Versions[profiles.Level(profiles.Branch(board.System.DriverVersion.Or("")))-1].NVML
+	if nvml != "" {
+		var err error
+		if version, err = findVersion(nvml); err != nil {
+			return "", err
+		}
+	}
+	dir := filepath.Join(home(), "nvml", version)
+	for _, name := range []string{"libnvidia-ml.so.1", "libnvmlfab-core.so.1"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("no %s in %s: run make lib, or keep the folders bin, lib and nvml of a release side by side", name, dir)
+		} else if err != nil {
+			return "", err
+		}
+	}
+	if strings.ContainsAny(dir, ":;") {
+		return "", fmt.Errorf("%s: the dynamic linker takes no folder with : or ; in its name: move nvmlfab elsewhere", dir)
+	}
+	return dir, nil
+}
+
+// findVersion is the one NVML version that has this name or begins with it and a dot.
+func findVersion(name string) (string, error) {
+	var all, found []string
+	for _, v := range abi.Versions {
+		all = append(all, v.NVML)
+		if v.NVML == name || strings.HasPrefix(v.NVML, strings.TrimSuffix(name, ".")+".") {
+			found = append(found, v.NVML)
+		}
+	}
+	switch {
+	case slices.Contains(found, name):
+		return name, nil
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) == 0:
+		return "", fmt.Errorf("--nvml: there is no NVML %q: name one of %s", name, strings.Join(all, ", "))
+	}
+	return "", fmt.Errorf("--nvml: %q may be %s", name, strings.Join(found, " or "))
+}
+
+// setLibrary makes the dynamic linker find the libraries in a folder first.
+func setLibrary(dir string) error {
+	if others := os.Getenv("LD_LIBRARY_PATH"); others != "" {
+		dir += ":" + others
+	}
+	return os.Setenv("LD_LIBRARY_PATH", dir)
+}
