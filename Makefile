@@ -130,7 +130,11 @@ dist/lib dist/nvml dist/bin dist/arm64:
 
 # go build itself knows whether there is anything to do.
 bin: dist/bin/nvidia-imex | dist/bin
-	@CGO_ENABLED=0 go build -trimpath -o dist/bin/ ./cmd/nvmlfab ./cmd/vgpuctl
+	@overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
+	go run ./library/goruntime launcher "$$overlay"; \
+	export CGO_ENABLED=0; \
+	go build -trimpath -overlay "$$overlay/overlay.json" -o dist/bin/ ./cmd/nvmlfab; \
+	go build -trimpath -o dist/bin/ ./cmd/vgpuctl
 
 # nvidia-imex hands on what Go's runtime would change in a process.
 dist/bin/nvidia-imex: $(filter-out %_test.go,$(wildcard cmd/nvidia-imex/*.go)) $(overlay) go.mod Makefile | dist/bin
@@ -254,7 +258,11 @@ bundle  := nvmlfab-$(VERSION)-linux-amd64
 
 release: all
 	@rm -rf dist/release; root=dist/release/$(bundle); mkdir -p $$root/bin $$root/lib $$root/profiles; \
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $$root/bin/ ./cmd/nvmlfab ./cmd/vgpuctl; \
+	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
+	go run ./library/goruntime launcher "$$overlay"; \
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
+	  -ldflags '-s -w -X main.version=$(VERSION)' -o $$root/bin/ ./cmd/nvmlfab; \
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $$root/bin/ ./cmd/vgpuctl; \
 	install -m 755 dist/bin/nvidia-imex $$root/bin/; \
 	driver=$$($$root/bin/nvmlfab profiles show h100 | sed -nE 's/^ *driver_version: *([0-9.]+).*/\1/p'); \
 	for name in libnvidia-ml.so libnvmlfab-core.so; do \

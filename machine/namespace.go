@@ -14,14 +14,13 @@ import (
 // Private is a folder of the launch's own in its /dev.
 const Private = "/dev/.nvmlfab"
 
-// EnterNamespace gives the main thread a mount namespace of its own. As an ordinary user it needs a user namespace for that,
-// which a process with several threads cannot enter: it becomes nvmlfab-enter, which enters it and becomes nvmlfab again,
-// with the same arguments. Then, and if it cannot be done, there is no second try.
-func EnterNamespace(helper string) error {
+// EnterNamespace gives the main thread a mount namespace of its own. An ordinary user needs a user namespace for that,
+// which a process with several threads cannot enter: the process becomes nvmlfab-enter, which enters it and becomes this
+// program again, with the arguments again. They say that nvmlfab-enter has been tried: EnterNamespace is then called
+// without any, and does not try a second time.
+func EnterNamespace(helper string, again []string) error {
 	err := unix.Unshare(unix.CLONE_NEWNS)
-	tried := os.Getenv(enteredVariable) != ""
-	os.Unsetenv(enteredVariable)
-	if err == unix.EPERM && !tried {
+	if err == unix.EPERM && again != nil {
 		self, e := os.Executable()
 		if e != nil {
 			return e
@@ -29,7 +28,7 @@ func EnterNamespace(helper string) error {
 		if e := unix.Access(helper, unix.X_OK); e != nil {
 			return fmt.Errorf("%s: %w", helper, e)
 		}
-		err = unix.Exec(helper, append([]string{helper, self}, os.Args...), append(os.Environ(), enteredVariable+"=1"))
+		err = unix.Exec(helper, append([]string{helper, self}, again...), os.Environ())
 	}
 	if err != nil {
 		return fmt.Errorf("a mount namespace: %w", err)
@@ -40,9 +39,6 @@ func EnterNamespace(helper string) error {
 	}
 	return nil
 }
-
-// enteredVariable marks that nvmlfab-enter has been tried.
-const enteredVariable = "NVMLFAB_ENTERED"
 
 // DropNamespaceRights takes back what nvmlfab-enter left to a process of an ordinary user.
 func DropNamespaceRights() error {

@@ -324,6 +324,81 @@ func TestMachinePassesThrough(t *testing.T) {
 	})
 }
 
+// TestMachineRootWithout: a container's root, which may not mount, still has all users and groups in the program, or is told
+// that it has not.
+func TestMachineRootWithout(t *testing.T) {
+	namespaces(t)
+	if os.Geteuid() != 0 {
+		skip(t, "only root can take rights from root")
+	}
+	if run(t, nil, "setpriv", "--bounding-set=-sys_admin", "unshare", "-Ur", "true").code != 0 {
+		skip(t, "without rights there are no user namespaces here")
+	}
+	script := `set -e; touch $1; chown 1234:5678 $1; stat -c %u:%g $1; setpriv --reuid 65534 --regid 65534 --clear-groups id -u; cat /proc/self/uid_map`
+	file := filepath.Join(t.TempDir(), "file")
+	all, err := os.ReadFile("/proc/self/uid_map")
+	require.NoError(t, err)
+	var first, second, count string
+	_, err = fmt.Sscan(string(all), &first, &second, &count)
+	require.NoError(t, err)
+	out := run(t, nil, "setpriv", "--bounding-set=-sys_admin", launcher(t), "run", "--namespace", "--", "sh", "-c", script, "sh", file).succeeds(t)
+	require.Len(t, out.lines(), 3)
+	assert.Equal(t, []string{"1234:5678", "65534"}, out.lines()[:2])
+	assert.Equal(t, []string{first, first, count}, strings.Fields(out.lines()[2]))
+	assert.Empty(t, out.stderr)
+
+	out = run(t, nil, "setpriv", "--bounding-set=-sys_admin,-setgid", launcher(t), "run", "--namespace", "--", "id", "-u")
+	assert.Equal(t, "0\n", out.stdout)
+	assert.Contains(t, out.complains(t), "CAP_SETUID, CAP_SETGID")
+}
+
+// TestMachineClosed: what is closed stays closed.
+func TestMachineClosed(t *testing.T) {
+	namespaces(t)
+	for user, prefix := range map[string][]string{"as this user": nil, "as nobody": nobody(t)} {
+		for _, closed := range []string{"0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"} {
+			t.Run(user+" "+closed, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "open")
+				require.NoError(t, os.WriteFile(file, nil, 0o666))
+				require.NoError(t, os.Chmod(file, 0o666))
+				require.NoError(t, os.Chmod(filepath.Dir(file), 0o755))
+				require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(file)), 0o755))
+				// Without a file of its own in the place of one that is closed, the program has 9 open, and no other.
+				program := `for fd in 0 1 2; do [ -e /proc/$$/fd/$fd ] && echo $fd >&9; done; :`
+				script := `exec 9>"$0"; "$@" ` + closed
+				args := append(append(prefix[:len(prefix):len(prefix)], "sh", "-c", script, file, launcher(t), "run", "--namespace", "--"), "sh", "-c", program)
+				run(t, nil, args[0], args[1:]...).succeeds(t)
+				text, err := os.ReadFile(file)
+				require.NoError(t, err)
+				want := ""
+				for _, fd := range []string{"0", "1", "2"} {
+					if !strings.Contains(closed, fd+"<&-") && !strings.Contains(closed, fd+">&-") {
+						want += fd + "\n"
+					}
+				}
+				assert.Equal(t, want, string(text))
+			})
+		}
+	}
+}
+
+// TestMachineVariables: no variable from outside changes how a program is launched, and without PATH programs are where
+// execvp finds them.
+func TestMachineVariables(t *testing.T) {
+	namespaces(t)
+	for user, prefix := range map[string][]string{"as this user": nil, "as nobody": nobody(t)} {
+		t.Run(user, func(t *testing.T) {
+			args := append(append(prefix[:len(prefix):len(prefix)], "env", "NVMLFAB_ENTERED=1", launcher(t), "run", "--"), "grep", "-c", "^nvmlfab ", "/proc/self/mounts")
+			out := run(t, nil, args[0], args[1:]...).succeeds(t)
+			assert.NotEqual(t, "0\n", out.stdout)
+			assert.Empty(t, out.stderr)
+			args = append(append(prefix[:len(prefix):len(prefix)], "env", "-u", "PATH", launcher(t), "run", "--"), "env")
+			out = run(t, nil, args[0], args[1:]...).succeeds(t)
+			assert.NotRegexp(t, "(?m)^PATH=", out.stdout)
+		})
+	}
+}
+
 // TestMachineKilled: launches that are killed at any moment leave nothing.
 func TestMachineKilled(t *testing.T) {
 	namespaces(t)

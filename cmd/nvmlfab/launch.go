@@ -195,7 +195,7 @@ func (p *profile) showPreloaded(libraries, program string) error {
 
 // preloadable is an error if a library cannot be preloaded into a program, or would not see what the program does.
 func preloadable(program string) error {
-	path, err := exec.LookPath(program)
+	path, err := lookPath(program)
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return nil // which become reports
 	}

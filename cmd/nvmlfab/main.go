@@ -23,6 +23,7 @@ type commands struct {
 	CDI      cdiCmd      `cmd:"" name:"cdi" help:"Write a CDI specification that shows a staged machine to containers."`
 	Fakegpu  fakegpuCmd  `cmd:"" name:"fakegpu" help:"Print the parameters with which fakegpu.ko has a profile's GPUs."`
 	Hook     hookCmd     `cmd:"" hidden:""`
+	Entered  enteredCmd  `cmd:"" hidden:""`
 	Reap     reapCmd     `cmd:"" hidden:""`
 }
 

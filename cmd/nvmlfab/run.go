@@ -13,11 +13,22 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"golang.org/x/sys/unix"
 )
 
 // The mount namespace is a thread's, and the program inherits that of the thread that becomes it. So everything happens on
 // the main thread, which is also the one that /proc/self is about.
-func init() { runtime.LockOSThread() }
+//
+// Where standard input, output or error is closed, a file that this program opens would get its number. So /dev/null does,
+// until the program takes this one's place and finds it closed again.
+func init() {
+	runtime.LockOSThread()
+	for fd := range 3 {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == unix.EBADF {
+			_, _ = unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		}
+	}
+}
 
 type runCmd struct {
 	Profile   *string  `placeholder:"NAME|FILE" help:"A shipped profile, or a profile file, which has a / in it or ends in .yaml or .yml."`
@@ -65,15 +76,28 @@ func (c *runCmd) AfterApply() error {
 // Run only returns if the program cannot be started.
 func (c *runCmd) Run() error {
 	debug.SetGCPercent(-1) // it would only cost the launch time
-	if err := c.prepare(); err != nil {
+	if err := c.prepare(append([]string{os.Args[0], "entered"}, os.Args[2:]...)); err != nil {
+		return exitError{err, exitRun}
+	}
+	return become(c.Command)
+}
+
+// enteredCmd is run again, from inside the user namespace that nvmlfab-enter has entered, if it could.
+type enteredCmd struct {
+	runCmd `embed:""`
+}
+
+func (c *enteredCmd) Run() error {
+	debug.SetGCPercent(-1)
+	if err := c.prepare(nil); err != nil {
 		return exitError{err, exitRun}
 	}
 	return become(c.Command)
 }
 
 // prepare makes everything as the program shall find it. It checks the profile and the libraries first: a program on a broken
-// profile would only say that NVML does not work.
-func (c *runCmd) prepare() error {
+// profile would only say that NVML does not work. again are the arguments with which to start over in a user namespace.
+func (c *runCmd) prepare(again []string) error {
 	for _, name := range []string{profileFile, "NVMLFAB_CORE"} { // the program may change its folder before it asks
 		if err := absolute(name); err != nil {
 			return err
@@ -91,7 +115,7 @@ func (c *runCmd) prepare() error {
 		return err
 	}
 	if !c.Preload {
-		err := machine.EnterNamespace(filepath.Join(home(), "lib", "nvmlfab-enter"))
+		err := machine.EnterNamespace(filepath.Join(home(), "lib", "nvmlfab-enter"), again)
 		if err == nil {
 			return p.showNamespace(libraries, c.NUMA)
 		}
@@ -119,7 +143,7 @@ func absolute(variable string) error {
 // become replaces this process by a program. Of the signals that nvmlfab's own parent had ignored, Go's runtime keeps SIGHUP
 // and SIGINT ignored; the others have their default effect in the program.
 func become(argv []string) error {
-	path, err := exec.LookPath(argv[0])
+	path, err := lookPath(argv[0])
 	if err == nil || errors.Is(err, exec.ErrDot) { // PATH may name the working directory
 		err = syscall.Exec(path, argv, os.Environ())
 		if err == syscall.ENOENT {
@@ -132,4 +156,19 @@ func become(argv []string) error {
 		status = exitNotFound
 	}
 	return exitError{fmt.Errorf("cannot run %q: %w", argv[0], errors.Unwrap(err)), status}
+}
+
+// lookPath finds a program where execvp finds it: PATH is /bin:/usr/bin where it is not set, and the working directory where
+// it is empty.
+func lookPath(name string) (string, error) {
+	path, set := os.LookupEnv("PATH")
+	switch {
+	case !set:
+		os.Setenv("PATH", "/bin:/usr/bin")
+		defer os.Unsetenv("PATH")
+	case path == "":
+		os.Setenv("PATH", ".")
+		defer os.Setenv("PATH", "")
+	}
+	return exec.LookPath(name)
 }

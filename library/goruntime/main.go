@@ -15,6 +15,8 @@
 //   - It handles no signal and unblocks none, so that the other program finds them as they were.
 //   - It opens nothing in the place of standard input, output or error where one is closed.
 //
+// That of a program which does its own work first and may be interrupted (overlay launcher DIR) opens nothing there either.
+//
 // All are changes of files that belong to one release of Go, so the releases that were tried stand
 // here, and each file with its hash. Any other stops the build, since a library that changes the
 // signals of its process is worse than none. NVMLFAB_UNPATCHED=1 builds with the runtime as it is.
@@ -65,18 +67,18 @@ var noSignals = change{"sigtab_linux_generic.go", func(text string) string {
 	return flags.ReplaceAllString(text, `${1}{0, "`)
 }}
 
+var noDescriptors = change{"fds_unix.go", func(text string) string {
+	return strings.Replace(text, "func checkfds() {", "func checkfds() {\n\treturn", 1)
+}}
+
 // changes are those of each kind of build.
 var changes = map[string][]change{
 	"library": {
 		noSignals,
 		{"netpoll_epoll.go", func(string) string { return netpoll }},
 	},
-	"exec": {
-		noSignals,
-		{"fds_unix.go", func(text string) string {
-			return strings.Replace(text, "func checkfds() {", "func checkfds() {\n\treturn", 1)
-		}},
-	},
+	"exec":     {noSignals, noDescriptors},
+	"launcher": {noDescriptors},
 }
 
 func main() {
