@@ -1,76 +1,49 @@
-// Package engine is the state behind the handwritten functions: the configured board,
-// its devices, and the handles that stand for them.
+// Package engine is the node behind the handwritten functions: its board, its devices, and the handles that stand for
+// them. An [Engine] has one [Snapshot] at a time; a call takes it once and finds everything in it.
 package engine
 
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 
+	"github.com/nvmlfab/nvmlfab/engine/host"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// Host is the process around the engine. The core's gate provides it; tests provide their own.
-type Host interface {
-	// Getenv reads the environment as it is now.
-	Getenv(name string) string
-	// Handles returns the address of handle number 0 and the numbers that this generation uses.
-	Handles() (base uintptr, start, next uint64)
-	// Reserve takes the next handle number for a kind of object.
-	Reserve(kind Kind) (number uint64, ok bool)
-	// Kind and Note read and change what a number stands for.
-	Kind(number uint64) Kind
-	Note(number uint64, kind Kind)
-	// Keep holds on to what this generation was configured with, nothing after its end, and Kept
-	// returns it, in forked processes too.
-	Keep(config []byte)
-	Kept() []byte
+// Engine is the node of one process.
+type Engine struct {
+	host      host.Host
+	lifecycle sync.Mutex // held while the snapshot is replaced
+	current   atomic.Pointer[Snapshot]
 }
 
-// Node is a machine with GPUs between nvmlInit and the last nvmlShutdown. It does not change,
-// apart from its handles.
-type Node struct {
-	Board   *profiles.Board
-	Devices []*Device
-	// Branch is the driver's branch, such as 580; 0 if the profile gives no driver version.
-	Branch int
+// New makes the engine of a process.
+func New(h host.Host) *Engine {
+	e := &Engine{host: h}
+	e.current.Store(e.empty())
+	return e
 }
 
-var (
-	lifecycle sync.Mutex // held while a node starts or stops
-	current   atomic.Pointer[Node]
-	process   atomic.Pointer[Host]
-	empty     = &Node{Board: &profiles.Board{}}
-)
-
-// Use tells the engine which process it is in.
-func Use(h Host) { process.Store(&h) }
-
-func host() Host {
-	if h := process.Load(); h != nil {
-		return *h
-	}
-	return nil
+// empty is the snapshot of a node without devices.
+func (e *Engine) empty() *Snapshot {
+	return &Snapshot{Board: &profiles.Board{}, generation: &generation{engine: e}}
 }
 
-// Current is the running node. A call that races with the last nvmlShutdown gets a node
-// without devices.
-func Current() *Node {
-	if n := current.Load(); n != nil {
-		return n
-	}
-	return empty
-}
+// Snapshot is the node as it is now. Before nvmlInit, and for a call that loses a race with the last nvmlShutdown, it has
+// no devices. The dispatch takes it once for each call, so this is where a newer state of the node is noticed.
+func (e *Engine) Snapshot() *Snapshot { return e.current.Load() }
 
 // Start reads the configuration and makes its devices. Its error names file and line.
-func Start() error {
-	lifecycle.Lock()
-	defer lifecycle.Unlock()
-	config, err := configured(host().Getenv)
+func (e *Engine) Start() error {
+	e.lifecycle.Lock()
+	defer e.lifecycle.Unlock()
+	config, err := e.configured()
 	if err != nil {
 		return err
 	}
@@ -78,70 +51,62 @@ func Start() error {
 	if err != nil {
 		return err
 	}
-	if err := start(board, func(kind Kind, o object) error { return register(kind, o) }); err != nil {
-		return err
-	}
-	host().Keep(config.bytes())
-	return nil
-}
-
-// start makes the board's devices and hands each to place.
-func start(board *profiles.Board, place func(Kind, object) error) error {
-	n := &Node{Board: board, Devices: make([]*Device, len(board.Devices)), Branch: profiles.Branch(board.System.DriverVersion.Value)}
-	for i := range board.Devices {
-		d := &Device{Device: &board.Devices[i], node: n}
-		if err := place(DeviceKind, d); err != nil {
-			table.Store(nil) // the handles of half a node are none
-			return err
-		}
-		n.Devices[i] = d
-	}
-	current.Store(n)
+	e.current.Store(e.begin(board).snapshot(board))
+	e.host.Keep(config.bytes())
 	return nil
 }
 
 // Stop ends the generation: no handle of it is valid any more.
-func Stop() {
-	lifecycle.Lock()
-	defer lifecycle.Unlock()
-	current.Store(nil)
-	table.Store(nil)
-	host().Keep(nil)
+func (e *Engine) Stop() {
+	e.lifecycle.Lock()
+	defer e.lifecycle.Unlock()
+	e.current.Store(e.empty())
+	e.host.Keep(nil)
 }
 
-// Restore rebuilds, in a process that was forked, what the handles in use stand for, from the
-// configuration of before the fork, whatever has become of the environment and the file.
-// Devices come first and in order; event sets come back without registrations.
-func Restore() abi.Return {
-	lifecycle.Lock()
-	defer lifecycle.Unlock()
-	board, err := kept(host().Kept()).board()
-	if err != nil {
+// Restore makes the node again in a process that was forked, from the configuration of before the fork, whatever has
+// become of the environment and the file. Handles mean what they meant.
+func (e *Engine) Restore() abi.Return {
+	e.lifecycle.Lock()
+	defer e.lifecycle.Unlock()
+	if err := e.restore(); err != nil {
 		Complain(err)
 		return abi.ERROR_UNKNOWN
-	}
-	_, number, next := host().Handles()
-	err = start(board, func(_ Kind, o object) error {
-		if number >= next || host().Kind(number) != DeviceKind {
-			return fmt.Errorf("the handles are not those of before the fork; call nvmlShutdown and nvmlInit")
-		}
-		adopt(number, o)
-		number++
-		return nil
-	})
-	if err != nil {
-		Complain(err)
-		return abi.ERROR_UNKNOWN
-	}
-	for ; number < next; number++ {
-		switch host().Kind(number) {
-		case EventSetKind:
-			adopt(number, &EventSet{})
-		default:
-			adopt(number, nil)
-		}
 	}
 	return abi.SUCCESS
+}
+
+func (e *Engine) restore() error {
+	board, err := kept(e.host.Kept()).board()
+	if err != nil {
+		return err
+	}
+	g := e.begin(board)
+	if !g.adopt() {
+		return fmt.Errorf("the handles are not those of before the fork; call nvmlShutdown and nvmlInit")
+	}
+	e.current.Store(g.snapshot(board))
+	return nil
+}
+
+// Publish makes a board, of which anything may have changed, the node as it is now. What nvmlInit fixed stays: the
+// driver, the number of devices and their order, UUIDs, PCI addresses and minor numbers.
+func (e *Engine) Publish(board *profiles.Board) error {
+	e.lifecycle.Lock()
+	defer e.lifecycle.Unlock()
+	old := e.current.Load()
+	if len(old.Devices) == 0 || len(board.Devices) != len(old.Devices) {
+		return fmt.Errorf("a board of %d devices cannot take the place of one of %d", len(board.Devices), len(old.Devices))
+	}
+	fixed := *board
+	fixed.Name, fixed.System = old.Board.Name, old.Board.System
+	fixed.Devices = slices.Clone(board.Devices)
+	for i := range fixed.Devices {
+		d, was := &fixed.Devices[i], old.Devices[i]
+		d.Index, d.UUID, d.MinorNumber, d.PCI.BusID = was.Index, was.UUID, was.MinorNumber, was.PCI.BusID
+	}
+	e.current.Store(old.generation.snapshot(&fixed))
+	return nil
 }
 
 // config is what a node is made of: a profile file's text, or without text a shipped board.
@@ -150,11 +115,15 @@ type config struct {
 	text []byte
 }
 
-// configured reads what the environment names: MOCK_NVML_CONFIG a file, NVMLFAB_PROFILE a
-// shipped board, neither the default board.
-func configured(getenv func(string) string) (config, error) {
+// configured reads what the environment names: MOCK_NVML_CONFIG a file, NVMLFAB_PROFILE a shipped board, neither the
+// default board. A process with another user's privileges obeys neither.
+func (e *Engine) configured() (config, error) {
+	getenv := e.host.Getenv
+	if e.host.Privileged() {
+		getenv = func(string) string { return "" }
+	}
 	if path := getenv("MOCK_NVML_CONFIG"); path != "" {
-		text, err := profiles.Read(path)
+		text, err := e.host.ReadFile(path)
 		return config{path, text}, err
 	}
 	name := getenv("NVMLFAB_PROFILE")
@@ -192,7 +161,6 @@ func Complain(err error) {
 	syscall.Write(syscall.Stderr, fmt.Appendf(nil, "nvmlfab: %s\n", strings.ReplaceAll(err.Error(), "\n", "; ")))
 }
 
-// Level is the place of the configured driver among the NVML versions, counted from 1:
-// functions younger than that answer FUNCTION_NOT_FOUND. Without a driver version
-// every function is there.
-func Level() int { return profiles.Level(Current().Branch) }
+// Level is the place of the configured driver among the NVML versions, counted from 1: functions younger than that
+// answer FUNCTION_NOT_FOUND. Without a driver version every function is there.
+func (e *Engine) Level() int { return profiles.Level(e.Snapshot().Branch) }

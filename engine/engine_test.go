@@ -15,36 +15,76 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
+// started is a running engine in a process with that environment.
+func started(t testing.TB, env ...string) (*engine.Engine, *enginetest.Host) {
+	t.Helper()
+	h := enginetest.New(env...)
+	e := engine.New(h)
+	require.NoError(t, e.Start())
+	return e, h
+}
+
+// handleOf is an object's handle.
+func handleOf(t testing.TB, o interface{ Handle() (uintptr, abi.Return) }) uintptr {
+	t.Helper()
+	handle, ret := o.Handle()
+	require.Equal(t, abi.SUCCESS, ret)
+	require.NotZero(t, handle)
+	return handle
+}
+
+func newEventSet(t testing.TB, s *engine.Snapshot) *engine.EventSet {
+	t.Helper()
+	set, ret := s.NewEventSet()
+	require.Equal(t, abi.SUCCESS, ret)
+	return set
+}
+
 func TestDefaultBoard(t *testing.T) {
-	node := enginetest.Start(t, "")
+	s := enginetest.Start(t, "")
 	want, err := profiles.Shipped(profiles.Default)
 	require.NoError(t, err)
-	require.Len(t, node.Devices, len(want.Devices))
-	assert.Equal(t, 580, node.Branch)
-	for i, d := range node.Devices {
+	require.Len(t, s.Devices, len(want.Devices))
+	assert.Equal(t, 580, s.Branch)
+	for i, d := range s.Devices {
 		assert.Equal(t, want.Devices[i].UUID, d.UUID)
-		assert.Same(t, node, d.Node())
-		assert.Same(t, d, node.DeviceAt(uint32(i)))
-		assert.Same(t, d, node.DeviceByUUID(string(d.UUID)))
-		assert.Same(t, d, node.DeviceByBusID(d.PCI.BusID.Value))
-		assert.Same(t, d, engine.Object(d.Handle()))
+		assert.Same(t, s, d.Snapshot())
+		assert.Same(t, d, s.DeviceAt(uint32(i)))
+		assert.Same(t, d, s.DeviceByUUID(string(d.UUID)))
+		assert.Same(t, d, s.DeviceByBusID(d.PCI.BusID.Value))
+		found, ret := s.Device(handleOf(t, d), engine.Alive)
+		assert.Equal(t, abi.SUCCESS, ret)
+		assert.Same(t, d, found)
+		assert.Equal(t, handleOf(t, d), handleOf(t, d), "one handle")
 	}
-	assert.Nil(t, node.DeviceAt(uint32(len(node.Devices))))
-	assert.Nil(t, node.DeviceAt(^uint32(0)))
-	assert.Nil(t, node.DeviceByUUID("GPU-00000000-0000-0000-0000-000000000000"))
+	assert.Nil(t, s.DeviceAt(uint32(len(s.Devices))))
+	assert.Nil(t, s.DeviceAt(^uint32(0)))
+	assert.Nil(t, s.DeviceByUUID("GPU-00000000-0000-0000-0000-000000000000"))
+}
+
+// TestBeforeStart: there is always a snapshot, and without nvmlInit it has nothing.
+func TestBeforeStart(t *testing.T) {
+	e := engine.New(enginetest.New())
+	s := e.Snapshot()
+	assert.Same(t, e, s.Engine())
+	assert.Empty(t, s.Devices)
+	_, ret := s.NewEventSet()
+	assert.Equal(t, abi.ERROR_UNINITIALIZED, ret)
+	_, ret = s.Device(enginetest.Base, engine.Alive)
+	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, ret)
 }
 
 func TestConfiguration(t *testing.T) {
 	path := enginetest.Write(t, "extends: h100\ncount: 3\n")
-	t.Cleanup(engine.Stop)
+	e, h := started(t, "NVMLFAB_PROFILE", "t4", "MOCK_NVML_CONFIG", path)
+	assert.Len(t, e.Snapshot().Devices, 3, "a file wins over a board's name")
 
-	enginetest.Use("NVMLFAB_PROFILE", "h100")
-	require.NoError(t, engine.Start())
-	assert.Len(t, engine.Current().Devices, 8)
+	h.SetUser = true
+	require.NoError(t, e.Start())
+	assert.Len(t, e.Snapshot().Devices, 8, "with another user's privileges no variable is obeyed")
 
-	enginetest.Use("NVMLFAB_PROFILE", "h100", "MOCK_NVML_CONFIG", path)
-	require.NoError(t, engine.Start())
-	assert.Len(t, engine.Current().Devices, 3, "a file wins over a board's name")
+	e, _ = started(t, "NVMLFAB_PROFILE", "gb200")
+	assert.Equal(t, "gb200", e.Snapshot().Board.Name)
 }
 
 func TestConfigurationErrors(t *testing.T) {
@@ -58,165 +98,226 @@ func TestConfigurationErrors(t *testing.T) {
 		"unknown key":   {[]string{"MOCK_NVML_CONFIG", bad}, []string{bad + ":2: ", "no_such_key"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			enginetest.Use(c.env...)
-			err := engine.Start()
+			e := engine.New(enginetest.New(c.env...))
+			err := e.Start()
 			require.Error(t, err)
 			for _, want := range c.want {
 				assert.ErrorContains(t, err, want)
 			}
-			assert.Empty(t, engine.Current().Devices, "no other GPUs take their place")
+			assert.Empty(t, e.Snapshot().Devices, "no other GPUs take their place")
 		})
 	}
 }
 
+// TestTwoEngines: engines know nothing of each other.
+func TestTwoEngines(t *testing.T) {
+	a, _ := started(t)
+	b, _ := started(t, "NVMLFAB_PROFILE", "t4")
+	assert.NotEqual(t, a.Snapshot().Devices[0].Name, b.Snapshot().Devices[0].Name)
+	b.Stop()
+	assert.NotEmpty(t, a.Snapshot().Devices)
+}
+
 func TestForeignHandles(t *testing.T) {
-	d := enginetest.Start(t, "").Devices[0]
-	for _, foreign := range []uintptr{0, 1, d.Handle() + 8, d.Handle() - 8, d.Handle() + 1, enginetest.Base - enginetest.Stride,
-		enginetest.Base + 1000*enginetest.Stride, ^uintptr(0)} {
-		assert.Nil(t, engine.Object(foreign), "%#x", foreign)
+	s := enginetest.Start(t, "")
+	handle := handleOf(t, s.Devices[0])
+	set := handleOf(t, newEventSet(t, s))
+	for _, foreign := range []uintptr{0, 1, handle + 8, handle - 8, handle + 1, enginetest.Base - enginetest.Stride,
+		enginetest.Base + 1000*enginetest.Stride, ^uintptr(0), set} {
+		_, ret := s.Device(foreign, engine.Alive)
+		assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, ret, "%#x", foreign)
 	}
+	_, ret := s.EventSet(handle, 0)
+	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, ret, "a handle of another kind")
 }
 
 // TestStaleHandles: a handle is not valid after the generation that made it, and is never used again.
 func TestStaleHandles(t *testing.T) {
-	h := enginetest.Use()
+	h := enginetest.New()
+	e := engine.New(h)
+	valid := func(handle uintptr) bool {
+		_, device := e.Snapshot().Device(handle, engine.Alive)
+		_, set := e.Snapshot().EventSet(handle, 0)
+		return device == abi.SUCCESS || set == abi.SUCCESS
+	}
 	seen := map[uintptr]bool{}
 	for range 20 {
-		require.NoError(t, engine.Start())
-		set := engine.NewEventSet()
-		handles := []uintptr{set.Handle()}
-		for _, d := range engine.Current().Devices {
-			handles = append(handles, d.Handle())
+		require.NoError(t, e.Start())
+		handles := []uintptr{handleOf(t, newEventSet(t, e.Snapshot()))}
+		for _, d := range e.Snapshot().Devices {
+			handles = append(handles, handleOf(t, d))
 		}
 		for _, a := range handles {
 			assert.False(t, seen[a], "%#x is used again", a)
-			assert.NotNil(t, engine.Object(a))
+			assert.True(t, valid(a), "%#x", a)
 		}
 		for a := range seen {
-			assert.Nil(t, engine.Object(a), "%#x is stale", a)
+			assert.False(t, valid(a), "%#x is stale", a)
 		}
 		for _, a := range handles {
 			seen[a] = true
 		}
-		engine.Stop()
-		h.NextGeneration()
-		assert.Nil(t, engine.Object(handles[0]))
-		assert.Empty(t, engine.Current().Devices)
+		e.Stop()
+		h.End()
+		assert.False(t, valid(handles[0]))
+		assert.Empty(t, e.Snapshot().Devices)
 	}
 }
 
 func TestEventSets(t *testing.T) {
-	enginetest.Start(t, "")
-	var sets []*engine.EventSet
+	s := enginetest.Start(t, "")
+	handles := map[uintptr]bool{}
 	for range 100 {
-		set := engine.NewEventSet()
-		assert.Same(t, set, engine.Object(set.Handle()))
-		sets = append(sets, set)
+		handles[handleOf(t, newEventSet(t, s))] = true
 	}
-	for _, set := range sets {
+	assert.Len(t, handles, 100)
+	for handle := range handles {
+		set, ret := s.EventSet(handle, 0)
+		require.Equal(t, abi.SUCCESS, ret)
 		set.Free()
-		assert.Nil(t, engine.Object(set.Handle()))
-		assert.NotEqual(t, set.Handle(), engine.NewEventSet().Handle())
+		_, ret = s.EventSet(handle, 0)
+		assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, ret)
+		assert.NotContains(t, handles, handleOf(t, newEventSet(t, s)))
 	}
 }
 
-// TestLateFree: freeing loses a race with nvmlShutdown and the next nvmlInit.
-func TestLateFree(t *testing.T) {
-	h := enginetest.Use()
-	t.Cleanup(engine.Stop)
-	require.NoError(t, engine.Start())
-	set := engine.NewEventSet()
-	engine.Stop()
-	h.NextGeneration()
-	require.NoError(t, engine.Start())
+// TestLateCalls: a call that took its snapshot before nvmlShutdown makes nothing in the next generation.
+func TestLateCalls(t *testing.T) {
+	e, h := started(t)
+	late := e.Snapshot()
+	set := newEventSet(t, late)
+	e.Stop()
+	h.End()
+	require.NoError(t, e.Start())
+	fresh := handleOf(t, e.Snapshot().Devices[0])
+
 	set.Free()
-	assert.Nil(t, engine.Object(set.Handle()))
-	assert.Same(t, engine.Current().Devices[0], engine.Object(engine.Current().Devices[0].Handle()))
+	_, ret := late.NewEventSet()
+	assert.Equal(t, abi.ERROR_UNINITIALIZED, ret)
+	_, ret = late.Devices[0].Handle()
+	assert.Equal(t, abi.ERROR_UNINITIALIZED, ret)
+	_, ret = late.Device(fresh, engine.Alive)
+	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, ret)
+	_, ret = e.Snapshot().Device(fresh, engine.Alive)
+	assert.Equal(t, abi.SUCCESS, ret)
 }
 
 func TestOutOfHandles(t *testing.T) {
-	h := enginetest.Use()
-	t.Cleanup(engine.Stop)
-	h.Limit = 9
-	require.NoError(t, engine.Start())
-	assert.NotNil(t, engine.NewEventSet())
-	assert.Nil(t, engine.NewEventSet())
-
-	engine.Stop()
-	h.NextGeneration()
-	assert.ErrorContains(t, engine.Start(), "handles")
+	s, h := enginetest.StartHost(t, "")
+	h.Limit = 1
+	newEventSet(t, s)
+	_, ret := s.NewEventSet()
+	assert.Equal(t, abi.ERROR_MEMORY, ret)
+	_, ret = s.Devices[0].Handle()
+	assert.Equal(t, abi.ERROR_MEMORY, ret)
 }
+
+// TestPublish: handles lead to the newest values, a call stays with those that it began with, and what nvmlInit fixed stays.
+func TestPublish(t *testing.T) {
+	e, _ := started(t, "NVMLFAB_PROFILE", "t4")
+	old := e.Snapshot()
+	handle := handleOf(t, old.Devices[0])
+
+	board := *old.Board
+	board.System.DriverVersion = profiles.Some("999.1")
+	board.Devices = append([]profiles.Device(nil), board.Devices...)
+	board.Devices[0].Name = profiles.Some("another")
+	board.Devices[0].UUID = "GPU-11111111-1111-1111-1111-111111111111"
+	board.Devices[0].MinorNumber = profiles.Some[uint32](77)
+	require.NoError(t, e.Publish(&board))
+
+	d, ret := e.Snapshot().Device(handle, engine.Alive)
+	require.Equal(t, abi.SUCCESS, ret)
+	assert.Equal(t, "another", d.Name.Value)
+	assert.Equal(t, handle, handleOf(t, d))
+	assert.Equal(t, old.Devices[0].UUID, d.UUID)
+	assert.Equal(t, old.Devices[0].MinorNumber, d.MinorNumber)
+	assert.Equal(t, old.Board.System, d.Snapshot().Board.System)
+	d, ret = old.Device(handle, engine.Alive)
+	require.Equal(t, abi.SUCCESS, ret)
+	assert.Equal(t, "Tesla T4", d.Name.Value)
+
+	board.Devices = nil
+	assert.Error(t, e.Publish(&board), "nvmlInit fixed the number of devices")
+	e.Stop()
+	assert.Error(t, e.Publish(old.Board), "no node")
+}
+
+// child is the engine of a process that was forked: another core in the same memory.
+func child(h *enginetest.Host) *engine.Engine { return engine.New(h) }
 
 // TestRestore: in a forked child the handles mean what they meant in the parent.
 func TestRestore(t *testing.T) {
-	h := enginetest.Use()
-	require.NoError(t, engine.Start())
-	t.Cleanup(engine.Stop)
-	node := engine.Current()
-	freed, kept := engine.NewEventSet(), engine.NewEventSet()
+	parent, h := started(t)
+	s := parent.Snapshot()
+	freed, kept := newEventSet(t, s), newEventSet(t, s)
 	freed.Free()
-	config := h.Kept()
-	engine.Stop() // the child's core is another, which knows nothing yet
-	h.Keep(config)
-
-	require.Equal(t, abi.SUCCESS, engine.Restore())
-	for i, d := range node.Devices {
-		again, ok := engine.Object(d.Handle()).(*engine.Device)
-		require.True(t, ok)
-		assert.Equal(t, uint32(i), again.Index)
-		assert.Equal(t, d.UUID, again.UUID)
+	var handles []uintptr
+	for _, d := range s.Devices[:5] {
+		handles = append(handles, handleOf(t, d))
 	}
-	assert.IsType(t, &engine.EventSet{}, engine.Object(kept.Handle()))
-	assert.Nil(t, engine.Object(freed.Handle()))
-	assert.NotEqual(t, kept.Handle(), engine.NewEventSet().Handle())
+
+	e := child(h)
+	require.Equal(t, abi.SUCCESS, e.Restore())
+	for i, handle := range handles {
+		d, ret := e.Snapshot().Device(handle, engine.Alive)
+		require.Equal(t, abi.SUCCESS, ret)
+		assert.Equal(t, uint32(i), d.Index)
+		assert.Equal(t, s.Devices[i].UUID, d.UUID)
+		assert.Equal(t, handle, handleOf(t, d), "one handle, in the child too")
+	}
+	assert.NotContains(t, handles, handleOf(t, e.Snapshot().Devices[7]))
+	_, ret := e.Snapshot().EventSet(handleOf(t, kept), 0)
+	assert.Equal(t, abi.SUCCESS, ret)
+	_, ret = e.Snapshot().EventSet(handleOf(t, freed), 0)
+	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, ret)
+	assert.NotEqual(t, handleOf(t, kept), handleOf(t, newEventSet(t, e.Snapshot())))
 }
 
 // TestRestoreTheSameBoard: a forked process has the GPUs of before the fork, whatever became of the environment and the file.
 func TestRestoreTheSameBoard(t *testing.T) {
 	path := enginetest.Write(t, "extends: t4\ncount: 2\n")
-	h := enginetest.Use("MOCK_NVML_CONFIG", path)
-	t.Cleanup(engine.Stop)
-	require.NoError(t, engine.Start())
-	config := h.Kept()
-	engine.Stop()
-	assert.Empty(t, h.Kept(), "a generation that ended leaves nothing")
-
+	parent, h := started(t, "MOCK_NVML_CONFIG", path)
+	handleOf(t, parent.Snapshot().Devices[1])
 	require.NoError(t, os.WriteFile(path, []byte("extends: h100\n"), 0o600))
 	h.Env["MOCK_NVML_CONFIG"] = "/no/such/file"
-	h.Keep(config)
-	require.Equal(t, abi.SUCCESS, engine.Restore())
-	require.Len(t, engine.Current().Devices, 2)
-	assert.Equal(t, "Tesla T4", engine.Current().Devices[0].Name.Value)
+	e := child(h)
+	require.Equal(t, abi.SUCCESS, e.Restore())
+	require.Len(t, e.Snapshot().Devices, 2)
+	assert.Equal(t, "Tesla T4", e.Snapshot().Devices[0].Name.Value)
 
-	engine.Stop()
-	h.Keep([]byte("gb200\x00"))
-	assert.Equal(t, abi.ERROR_UNKNOWN, engine.Restore(), "other GPUs than the handles stand for")
+	h.Keep([]byte("t4\x00"))
+	assert.Equal(t, abi.ERROR_UNKNOWN, child(h).Restore(), "other GPUs than the handles stand for")
+	parent.Stop()
+	assert.Empty(t, h.Kept(), "a generation that ended leaves nothing")
 }
 
 // TestConcurrency: look-ups race with starts and stops and find a device of that handle or nothing.
 func TestConcurrency(t *testing.T) {
-	enginetest.Start(t, "")
-	handle := engine.Current().Devices[3].Handle()
+	e, h := started(t)
+	handle := handleOf(t, e.Snapshot().Devices[3])
 	var done atomic.Bool
 	var readers sync.WaitGroup
 	for range 4 {
 		readers.Go(func() {
 			for !done.Load() {
-				if d, ok := engine.Object(handle).(*engine.Device); ok {
-					assert.Equal(t, handle, d.Handle())
+				s := e.Snapshot()
+				if d, ret := s.Device(handle, engine.Alive); ret == abi.SUCCESS {
+					assert.EqualValues(t, 3, d.Index)
 				}
-				for _, d := range engine.Current().Devices {
+				for _, d := range s.Devices {
 					assert.NotEmpty(t, d.UUID)
 				}
-				if set := engine.NewEventSet(); set != nil {
+				if set, ret := s.NewEventSet(); ret == abi.SUCCESS {
 					set.Free()
 				}
 			}
 		})
 	}
 	for range 50 {
-		engine.Stop()
-		assert.NoError(t, engine.Start())
+		e.Stop()
+		h.End()
+		assert.NoError(t, e.Start())
 	}
 	done.Store(true)
 	readers.Wait()

@@ -1,113 +1,104 @@
 package engine
 
 import (
-	"fmt"
+	"errors"
 	"sync"
 	"sync/atomic"
+
+	"github.com/nvmlfab/nvmlfab/engine/host"
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// Kind is what a handle stands for. Kinds are noted in memory that outlives a fork, so
-// their numbers do not change.
-type Kind uint32
+// generation is what lasts from nvmlInit to the last nvmlShutdown: the handles, of which each key has one.
+type generation struct {
+	engine  *Engine
+	number  uint64
+	devices []atomic.Uintptr // the handles of GPUs, by device number; 0 until somebody asks for it
+	serial  atomic.Uint64    // the newest serial of objects that belong to the process
 
-const (
-	NoKind       Kind = 0
-	DeviceKind   Kind = 1
-	EventSetKind Kind = 2
-)
-
-// slotSize is the distance between two handles.
-const slotSize = 16
-
-// object is something that a handle stands for.
-type object interface {
-	setHandle(uintptr)
-	Handle() uintptr
+	mu     sync.Mutex
+	others map[host.Key]uintptr
 }
 
-// handle is embedded by every object.
-type handle struct{ address uintptr }
-
-func (h *handle) setHandle(a uintptr) { h.address = a }
-
-// Handle is the address that C callers know the object by.
-func (h *handle) Handle() uintptr { return h.address }
-
-// handles is one generation's table. It is replaced when it grows, so look-ups take no lock.
-type handles struct {
-	base    uintptr
-	start   uint64
-	objects []atomic.Pointer[object]
+// begin makes a generation with a board's devices.
+func (e *Engine) begin(board *profiles.Board) *generation {
+	return &generation{
+		engine:  e,
+		number:  e.host.Generation(),
+		devices: make([]atomic.Uintptr, len(board.Devices)),
+		others:  map[host.Key]uintptr{},
+	}
 }
 
-var (
-	table   atomic.Pointer[handles]
-	growing sync.Mutex
-)
-
-// Object is what a handle stands for, nil if it is stale, foreign or no handle at all.
-func Object(address uintptr) any {
-	t := table.Load()
-	if t == nil {
-		return nil
-	}
-	offset := uint64(address - t.base)
-	i := offset/slotSize - t.start
-	if offset%slotSize != 0 || i >= uint64(len(t.objects)) {
-		return nil
-	}
-	if o := t.objects[i].Load(); o != nil {
-		return *o
-	}
-	return nil
-}
-
-// register gives o the next handle.
-func register(kind Kind, o object) error {
-	number, ok := host().Reserve(kind)
-	if !ok {
-		return fmt.Errorf("out of handles")
-	}
-	adopt(number, o)
-	return nil
-}
-
-// adopt makes a handle number stand for o, or for nothing.
-func adopt(number uint64, o object) {
-	growing.Lock()
-	defer growing.Unlock()
-	t := table.Load()
-	if t == nil {
-		base, start, _ := host().Handles()
-		t = &handles{base: base, start: start}
-	}
-	if number < t.start {
-		return // of an earlier generation: a call that lost a race with the last nvmlShutdown
-	}
-	i := number - t.start
-	if i >= uint64(len(t.objects)) {
-		grown := &handles{base: t.base, start: t.start, objects: make([]atomic.Pointer[object], max(i+1, 2*uint64(len(t.objects)), 16))}
-		for j := range t.objects {
-			grown.objects[j].Store(t.objects[j].Load())
+// adopt takes over the handles that a core before this one made; false if they are not of these devices.
+func (g *generation) adopt() bool {
+	fits := true
+	g.engine.host.All(g.number, func(handle uintptr, key host.Key) {
+		switch {
+		case key.Kind != host.Device:
+			g.others[key] = handle
+			g.serial.Store(max(g.serial.Load(), key.Serial))
+		case uint64(key.Device) < uint64(len(g.devices)):
+			g.devices[key.Device].Store(handle)
+		default:
+			fits = false
 		}
-		t = grown
-	}
-	if o == nil {
-		t.objects[i].Store(nil)
-	} else {
-		o.setHandle(t.base + uintptr(number*slotSize))
-		t.objects[i].Store(&o)
-	}
-	table.Store(t)
+	})
+	return fits
 }
 
-// release makes o's handle stale for good.
-func release(o object) {
-	t := table.Load()
-	if t == nil {
-		return
+// take makes a handle for a key.
+func (g *generation) take(key host.Key) (uintptr, abi.Return) {
+	handle, err := g.engine.host.Take(g.number, key)
+	switch {
+	case errors.Is(err, host.ErrEnded):
+		return 0, abi.ERROR_UNINITIALIZED
+	case err != nil:
+		return 0, abi.ERROR_MEMORY
 	}
-	number := uint64(o.Handle()-t.base) / slotSize
-	host().Note(number, NoKind)
-	adopt(number, nil)
+	return handle, abi.SUCCESS
 }
+
+// handle is the handle of a key, which is made when it is first asked for.
+func (g *generation) handle(key host.Key) (uintptr, abi.Return) {
+	if key.Kind == host.Device {
+		if handle := g.devices[key.Device].Load(); handle != 0 {
+			return handle, abi.SUCCESS
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	handle := g.others[key]
+	if key.Kind == host.Device {
+		handle = g.devices[key.Device].Load()
+	}
+	if handle != 0 {
+		return handle, abi.SUCCESS
+	}
+	handle, ret := g.take(key)
+	switch {
+	case ret != abi.SUCCESS:
+	case key.Kind == host.Device:
+		g.devices[key.Device].Store(handle)
+	default:
+		g.others[key] = handle
+	}
+	return handle, ret
+}
+
+// view is an object of the node as one snapshot shows it.
+type view struct {
+	snapshot *Snapshot
+	key      host.Key
+}
+
+// Snapshot is the snapshot that shows the object.
+func (v *view) Snapshot() *Snapshot { return v.snapshot }
+
+// Key is what the object's handle stands for, in every snapshot.
+func (v *view) Key() host.Key { return v.key }
+
+// Handle is the address that C callers know the object by; MEMORY if there is none left, UNINITIALIZED after the last
+// nvmlShutdown.
+func (v *view) Handle() (uintptr, abi.Return) { return v.snapshot.generation.handle(v.key) }

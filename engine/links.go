@@ -20,7 +20,7 @@ type Link struct {
 
 // listed are the links that the profile describes one by one.
 func (d *Device) listed() []profiles.Link {
-	nv := &d.node.Board.NVLink
+	nv := &d.snapshot.Board.NVLink
 	for _, l := range nv.DeviceLinks {
 		if l.Index == d.Index {
 			return l.Links
@@ -34,7 +34,7 @@ func (d *Device) listed() []profiles.Link {
 
 // LinkCount is the number of the device's NVLinks.
 func (d *Device) LinkCount() uint32 {
-	n := d.node.Board.NVLink.LinksPerGPU.Or(0)
+	n := d.snapshot.Board.NVLink.LinksPerGPU.Or(0)
 	for _, l := range d.listed() {
 		n = max(n, l.Link+1)
 	}
@@ -46,7 +46,7 @@ func (d *Device) Link(number uint32) (Link, bool) {
 	if number >= d.LinkCount() {
 		return Link{}, false
 	}
-	nv := &d.node.Board.NVLink
+	nv := &d.snapshot.Board.NVLink
 	var given profiles.Link
 	for _, l := range d.listed() {
 		if l.Link == number {
@@ -62,19 +62,19 @@ func (d *Device) Link(number uint32) (Link, bool) {
 // connect finds the far end: what the profile says of the link, otherwise a switch if the node has any, otherwise
 // another GPU. The links are spread over the switches or GPUs in turn.
 func (d *Device) connect(link *Link, given profiles.Link, number uint32) {
-	switches := d.node.Board.NVLink.Switches
+	switches := d.snapshot.Board.NVLink.Switches
 	switch {
 	case given.RemoteIndex.Valid:
-		link.Peer = d.node.DeviceAt(given.RemoteIndex.Value)
+		link.Peer = d.snapshot.DeviceAt(given.RemoteIndex.Value)
 	case given.RemotePCIBusID.Valid:
 		link.BusID = given.RemotePCIBusID
-		link.Peer = d.node.DeviceByBusID(link.BusID.Value)
+		link.Peer = d.snapshot.DeviceByBusID(link.BusID.Value)
 	case given.RemoteDeviceType.Or("switch") == "switch" && len(switches) > 0:
 		link.BusID = switches[number%uint32(len(switches))].BDF
 		link.Remote = abi.NVLINK_DEVICE_TYPE_SWITCH
-	case given.RemoteDeviceType.Or("gpu") == "gpu" && len(d.node.Devices) > 1:
-		others := uint32(len(d.node.Devices) - 1)
-		link.Peer = d.node.DeviceAt((d.Index + 1 + number%others) % (others + 1))
+	case given.RemoteDeviceType.Or("gpu") == "gpu" && len(d.snapshot.Devices) > 1:
+		others := uint32(len(d.snapshot.Devices) - 1)
+		link.Peer = d.snapshot.DeviceAt((d.Index + 1 + number%others) % (others + 1))
 	}
 	if link.Peer != nil {
 		link.BusID = link.Peer.PCI.BusID
@@ -82,7 +82,7 @@ func (d *Device) connect(link *Link, given profiles.Link, number uint32) {
 	}
 	if t, ok := remoteTypes[given.RemoteDeviceType.Value]; ok {
 		link.Remote = t
-	} else if link.Peer == nil && d.node.hasSwitch(link.BusID) {
+	} else if link.Peer == nil && d.snapshot.hasSwitch(link.BusID) {
 		link.Remote = abi.NVLINK_DEVICE_TYPE_SWITCH
 	}
 }
@@ -93,9 +93,9 @@ var remoteTypes = map[string]abi.IntNvLinkDeviceType_t{
 	"cpu":    abi.NVLINK_DEVICE_TYPE_UNKNOWN, // NVML has no number for it
 }
 
-func (n *Node) hasSwitch(id profiles.Opt[profiles.BusID]) bool {
-	for _, s := range n.Board.NVLink.Switches {
-		if id.Valid && s.BDF == id {
+func (s *Snapshot) hasSwitch(id profiles.Opt[profiles.BusID]) bool {
+	for _, w := range s.Board.NVLink.Switches {
+		if id.Valid && w.BDF == id {
 			return true
 		}
 	}
@@ -104,17 +104,17 @@ func (n *Node) hasSwitch(id profiles.Opt[profiles.BusID]) bool {
 
 // LinkErrors counts the errors of one link: a rate, over the time since the driver was loaded.
 func (d *Device) LinkErrors(number uint32) uint64 {
-	rate := d.node.Board.NVLink.Defaults.ErrorRate.Or(0)
+	rate := d.snapshot.Board.NVLink.Defaults.ErrorRate.Or(0)
 	if links := d.NVLinkError.Links; len(links) == 0 || slices.Contains(links, number) {
 		rate += d.NVLinkError.Rate.Or(0)
 	}
-	return uint64(rate * elapsed())
+	return uint64(rate * d.elapsed())
 }
 
 // LinkTraffic counts what one link has sent, and received, in KiB: a part of its speed, over the time since the driver
 // was loaded.
 func (d *Device) LinkTraffic() uint64 {
-	nv := &d.node.Board.NVLink
+	nv := &d.snapshot.Board.NVLink
 	speed := float64(nv.BandwidthPerLinkMbps.Or(0)) * 1e6 / 1024
-	return nv.Defaults.CounterSeed.Or(0) + uint64(nv.Defaults.DutyCycle.Or(0)*speed*elapsed())
+	return nv.Defaults.CounterSeed.Or(0) + uint64(nv.Defaults.DutyCycle.Or(0)*speed*d.elapsed())
 }

@@ -26,7 +26,7 @@ func TestLinksToSwitches(t *testing.T) {
 		l := link(t, d, i)
 		assert.True(t, l.Active)
 		assert.EqualValues(t, abi.NVLINK_DEVICE_TYPE_SWITCH, l.Remote)
-		assert.Equal(t, d.Node().Board.NVLink.Switches[i%4].BDF, l.BusID)
+		assert.Equal(t, d.Snapshot().Board.NVLink.Switches[i%4].BDF, l.BusID)
 		assert.Nil(t, l.Peer)
 	}
 	_, ok := d.Link(18)

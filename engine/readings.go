@@ -10,14 +10,11 @@ import (
 // Readings that move are functions of time, seed and device alone, so that all processes agree. They follow the
 // profile's dynamic_metrics where it has any, and are otherwise what the profile says.
 
-// Clock tells the time. Tests replace it.
-var Clock = time.Now
-
 // loaded is when every driver was loaded, as far as its counters are concerned.
 var loaded = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // elapsed is the time since then, in s.
-func elapsed() float64 { return max(Clock().Sub(loaded).Seconds(), 0) }
+func (d *Device) elapsed() float64 { return max(d.snapshot.Now().Sub(loaded).Seconds(), 0) }
 
 // reading keeps the noise of one reading apart from that of another.
 type reading uint64
@@ -60,7 +57,7 @@ func (d *Device) Temperature() profiles.Opt[int32] {
 	if m == (profiles.DynamicTemperature{}) {
 		return static
 	}
-	now := Clock()
+	now := d.snapshot.Now()
 	turn := seconds(now) / float64(max(m.RampPeriodSec.Or(60), 1))
 	wave := (1 + math.Sin(2*math.Pi*turn)) / 2 * float64(m.RampC.Or(0))
 	v := int64(m.VarianceC.Or(0))
@@ -81,7 +78,7 @@ func (d *Device) TLimit() profiles.Opt[int32] {
 }
 
 // PowerDraw is the power that the GPU draws now, in mW.
-func (d *Device) PowerDraw() profiles.Opt[uint32] { return d.PowerDrawAt(Clock()) }
+func (d *Device) PowerDraw() profiles.Opt[uint32] { return d.PowerDrawAt(d.snapshot.Now()) }
 
 // PowerDrawAt is the power that the GPU draws at a time, in mW: base and noise to either side, up to the limit in force.
 func (d *Device) PowerDrawAt(now time.Time) profiles.Opt[uint32] {
@@ -118,11 +115,11 @@ func (d *Device) Energy() profiles.Opt[uint64] {
 	if !mean.Valid {
 		return static
 	}
-	return profiles.Some(static.Or(0) + uint64(float64(mean.Value)*elapsed()))
+	return profiles.Some(static.Or(0) + uint64(float64(mean.Value)*d.elapsed()))
 }
 
 // Load is how busy the GPU's parts are now, all in percent.
-func (d *Device) Load() profiles.Utilization { return d.LoadAt(Clock()) }
+func (d *Device) Load() profiles.Utilization { return d.LoadAt(d.snapshot.Now()) }
 
 // LoadAt is how busy the GPU's parts are at a time, all in percent. What its processes use is included.
 func (d *Device) LoadAt(now time.Time) profiles.Utilization {

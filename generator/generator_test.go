@@ -96,7 +96,7 @@ func TestMissingIsOrderedByConsumers(t *testing.T) {
 	assert.NotEmpty(t, lines)
 	last := 1 << 30
 	for _, line := range lines {
-		fields := regexp.MustCompile(`^(\d+) +(nvml\w+) +func \w+\(.*abi\.Return\)?$`).FindStringSubmatch(line)
+		fields := regexp.MustCompile(`^(\d+) +(nvml\w+) +(?:none|admin|admin-unless-unrestricted|mig-config|mig-monitor) +func \w+\(.*abi\.Return\)?$`).FindStringSubmatch(line)
 		require.NotNil(t, fields, line)
 		var n int
 		require.NoError(t, json.Unmarshal([]byte(fields[1]), &n))

@@ -15,6 +15,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/emit"
 	"github.com/nvmlfab/nvmlfab/generator/model"
 	"github.com/nvmlfab/nvmlfab/generator/registry"
+	"github.com/nvmlfab/nvmlfab/generator/requirements"
 	headers "github.com/nvmlfab/nvmlfab/nvml-headers"
 )
 
@@ -33,6 +34,7 @@ type project struct {
 	headers  []*model.Header
 	symbols  []*binding.Symbol
 	registry *registry.Registry
+	requires *requirements.Table
 }
 
 // load reads the committed models and the handwritten functions.
@@ -52,6 +54,9 @@ func load(root string) (*project, error) {
 		return nil, err
 	}
 	if p.symbols, err = binding.Bind(p.headers); err != nil {
+		return nil, err
+	}
+	if p.requires, err = requirements.Read(p.symbols); err != nil {
 		return nil, err
 	}
 	p.registry, err = registry.Read(root, handDir, p.symbols)

@@ -14,6 +14,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/binding"
 	"github.com/nvmlfab/nvmlfab/generator/emit"
 	"github.com/nvmlfab/nvmlfab/generator/model"
+	"github.com/nvmlfab/nvmlfab/generator/requirements"
 )
 
 // consumers counts, per function without its version suffix, the public programs that call it.
@@ -132,7 +133,9 @@ func (p *project) statsTable(out io.Writer) error {
 
 func (p *project) statsJSON(out io.Writer) error {
 	names := []string{}
+	requires := map[string]requirements.Requirement{}
 	for _, s := range p.exported() {
+		requires[s.Name] = p.requires.Of(s)
 		if p.implemented(s) {
 			names = append(names, s.Name)
 		}
@@ -140,10 +143,11 @@ func (p *project) statsJSON(out io.Writer) error {
 	enc := json.NewEncoder(out)
 	enc.SetIndent("", "  ")
 	return enc.Encode(struct {
-		Versions    []versionCoverage `json:"versions"`
-		Families    []familyCoverage  `json:"families"`
-		Implemented []string          `json:"implemented"`
-	}{p.byVersion(), p.byFamily(), names})
+		Versions    []versionCoverage                   `json:"versions"`
+		Families    []familyCoverage                    `json:"families"`
+		Implemented []string                            `json:"implemented"`
+		Requires    map[string]requirements.Requirement `json:"requires"` // by symbol
+	}{p.byVersion(), p.byFamily(), names, requires})
 }
 
 var versionSuffix = regexp.MustCompile(`_v\d+$`)
@@ -181,9 +185,9 @@ func (p *project) missing(out io.Writer) error {
 	callers := func(s *binding.Symbol) int { return count[versionSuffix.ReplaceAllString(s.Name, "")] }
 	slices.SortStableFunc(stubs, func(a, b *binding.Symbol) int { return callers(b) - callers(a) })
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "consumers\tstub\tthe function that retires it")
+	fmt.Fprintln(w, "consumers\tstub\twho may call it\tthe function that retires it")
 	for _, s := range stubs {
-		fmt.Fprintf(w, "%d\t%s\t%s\n", callers(s), s.Name, s.Signature())
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", callers(s), s.Name, p.requires.Of(s).Who, s.Signature())
 	}
 	return w.Flush()
 }

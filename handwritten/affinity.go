@@ -16,7 +16,7 @@ func cpus(d *engine.Device) []uint32 {
 	if len(bridge.CPUAffinity) > 0 {
 		return bridge.CPUAffinity
 	}
-	node, cores := bridge.NUMANode.Or(-1), d.Node().Board.Topology.CoresPerNUMA.Or(0)
+	node, cores := bridge.NUMANode.Or(-1), d.Snapshot().Board.Topology.CoresPerNUMA.Or(0)
 	if node < 0 {
 		return nil
 	}
@@ -73,8 +73,8 @@ func DeviceGetTopologyNearestGpus(d *engine.Device, level abi.GpuTopologyLevel_t
 		return nil, abi.ERROR_INVALID_ARGUMENT
 	}
 	var near []*engine.Device
-	for _, other := range d.Node().Devices {
-		if other != d && distance(d, other) == level {
+	for _, other := range d.Snapshot().Devices {
+		if other.Key() != d.Key() && distance(d, other) == level {
 			near = append(near, other)
 		}
 	}
@@ -82,9 +82,9 @@ func DeviceGetTopologyNearestGpus(d *engine.Device, level abi.GpuTopologyLevel_t
 }
 
 // SystemGetTopologyGpuSet lists the GPUs near a CPU.
-func SystemGetTopologyGpuSet(cpu uint32) ([]*engine.Device, abi.Return) {
+func SystemGetTopologyGpuSet(s *engine.Snapshot, cpu uint32) ([]*engine.Device, abi.Return) {
 	var near []*engine.Device
-	for _, d := range engine.Current().Devices {
+	for _, d := range s.Devices {
 		if slices.Contains(cpus(d), cpu) {
 			near = append(near, d)
 		}

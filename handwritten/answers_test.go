@@ -237,7 +237,7 @@ func TestWrongArguments(t *testing.T) {
 	for _, profile := range []string{"", bare} {
 		d := gpu(t, profile)
 		wrong := refuses(t, abi.ERROR_INVALID_ARGUMENT)
-		wrong(DeviceGetHandleByIndex(uint32(len(d.Node().Devices))))
+		wrong(DeviceGetHandleByIndex(d.Snapshot(), uint32(len(d.Snapshot().Devices))))
 		wrong(DeviceGetTemperature(d, abi.TEMPERATURE_COUNT))
 		wrong(DeviceGetTemperatureThreshold(d, abi.TEMPERATURE_THRESHOLD_COUNT))
 		wrong(DeviceGetClockInfo(d, abi.CLOCK_COUNT))
@@ -262,7 +262,7 @@ func TestWrongArguments(t *testing.T) {
 		wrong(DeviceGetTopologyNearestGpus(d, 7))
 		wrong(DeviceGetMemoryAffinity(d, make([]uint64, 1), 2))
 		wrong(DeviceGetCpuAffinity(d, nil))
-		wrong(DeviceGetHandleByUUIDV(&abi.UUID_v1_t{Type: 3}))
-		wrong(GetExcludedDeviceInfoByIndex(0, nil))
+		wrong(DeviceGetHandleByUUIDV(d.Snapshot(), &abi.UUID_v1_t{Type: 3}))
+		wrong(GetExcludedDeviceInfoByIndex(d.Snapshot(), 0, nil))
 	}
 }

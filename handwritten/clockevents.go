@@ -79,6 +79,6 @@ func DeviceGetViolationStatus(d *engine.Device, policy abi.PerfPolicyType_t, v *
 		return abi.ERROR_INVALID_ARGUMENT
 	}
 	lost, ret := opt(violation(d, policy))
-	*v = abi.ViolationTime_t{ReferenceTime: uint64(engine.Clock().UnixMicro()), ViolationTime: lost * 1000}
+	*v = abi.ViolationTime_t{ReferenceTime: uint64(d.Snapshot().Now().UnixMicro()), ViolationTime: lost * 1000}
 	return ret
 }

@@ -18,7 +18,7 @@ func clock(d *engine.Device, domain abi.ClockType_t, id abi.ClockId_t) (uint32, 
 		return 0, abi.ERROR_INVALID_ARGUMENT
 	}
 	applications := id == abi.CLOCK_ID_APP_CLOCK_TARGET || id == abi.CLOCK_ID_APP_CLOCK_DEFAULT
-	if applications && d.Node().Branch >= withoutApplicationsClocks {
+	if applications && d.Snapshot().Branch >= withoutApplicationsClocks {
 		return 0, abi.ERROR_DEPRECATED
 	}
 	c := &d.Clocks

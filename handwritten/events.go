@@ -6,13 +6,7 @@ import (
 )
 
 // EventSetCreate makes an empty set of events; MEMORY if there are no handles left.
-func EventSetCreate() (*engine.EventSet, abi.Return) {
-	set := engine.NewEventSet()
-	if set == nil {
-		return nil, abi.ERROR_MEMORY
-	}
-	return set, abi.SUCCESS
-}
+func EventSetCreate(s *engine.Snapshot) (*engine.EventSet, abi.Return) { return s.NewEventSet() }
 
 // EventSetFree makes the set's handle stale.
 func EventSetFree(set *engine.EventSet) abi.Return {

@@ -90,7 +90,7 @@ func TestNVLink(t *testing.T) {
 }
 
 func TestP2P(t *testing.T) {
-	status := func(node *engine.Node, c abi.GpuP2PCapsIndex_t) abi.GpuP2PStatus_t {
+	status := func(node *engine.Snapshot, c abi.GpuP2PCapsIndex_t) abi.GpuP2PStatus_t {
 		s, ret := DeviceGetP2PStatus(node.Devices[0], node.Devices[1], c)
 		require.Equal(t, abi.SUCCESS, ret)
 		return s
@@ -129,7 +129,7 @@ topology:
 		answers(t, want)(DeviceGetTopologyCommonAncestor(d[i], d[0]))
 	}
 	answers(t, []*engine.Device{d[3], d[4]})(DeviceGetTopologyNearestGpus(d[0], abi.TOPOLOGY_SYSTEM))
-	answers(t, []*engine.Device{d[3]})(SystemGetTopologyGpuSet(9))
+	answers(t, []*engine.Device{d[3]})(SystemGetTopologyGpuSet(d[0].Snapshot(), 9))
 	answers(t, 1)(DeviceOnSameBoard(d[0], d[0]))
 	answers(t, 0)(DeviceOnSameBoard(d[0], d[1]))
 

@@ -21,7 +21,7 @@ const withoutResetStatus = 570
 // resetStatus says whether the recovery action is of a kind, as drivers put it before they had recovery actions.
 func resetStatus(is func(abi.DeviceGpuRecoveryAction_t) bool) field {
 	return number(func(d dev, _ uint32) (uint32, abi.Return) {
-		if d.Node().Branch >= withoutResetStatus {
+		if d.Snapshot().Branch >= withoutResetStatus {
 			return 0, abi.ERROR_DEPRECATED
 		}
 		action, ret := opt(named(d.RecoveryAction, recoveryActions))
@@ -132,7 +132,7 @@ func commonSpeed(d dev, _ uint32) (uint32, abi.Return) {
 	if _, ret := nonzero(d.LinkCount()); ret != abi.SUCCESS {
 		return 0, ret
 	}
-	return opt(d.Node().Board.NVLink.BandwidthPerLinkMbps)
+	return opt(d.Snapshot().Board.NVLink.BandwidthPerLinkMbps)
 }
 
 // linkSpeed is a link's speed in one direction, in MB/s; 0 while it is down.
@@ -141,7 +141,7 @@ func linkSpeed(d dev, number uint32) (uint32, abi.Return) {
 	if ret != abi.SUCCESS || !link.Active {
 		return 0, ret
 	}
-	return opt(d.Node().Board.NVLink.BandwidthPerLinkMbps)
+	return opt(d.Snapshot().Board.NVLink.BandwidthPerLinkMbps)
 }
 
 func linkErrors(d dev, number uint32) (uint64, abi.Return) {

@@ -15,7 +15,7 @@ func DeviceGetFieldValues(d *engine.Device, values []abi.FieldValue_t) abi.Retur
 }
 
 func fieldValues(d *engine.Device, values []abi.FieldValue_t, known []field) abi.Return {
-	start := engine.Clock()
+	start := d.Snapshot().Now()
 	for i := range values {
 		v := &values[i]
 		v.NvmlReturn = abi.ERROR_INVALID_ARGUMENT
@@ -25,7 +25,7 @@ func fieldValues(d *engine.Device, values []abi.FieldValue_t, known []field) abi
 				v.ValueType, v.Value[0], v.NvmlReturn = get(d, v.ScopeId)
 			}
 		}
-		now := engine.Clock()
+		now := d.Snapshot().Now()
 		v.Timestamp, v.LatencyUsec = now.UnixMicro(), now.Sub(start).Microseconds()
 	}
 	return abi.SUCCESS

@@ -110,8 +110,8 @@ func TestFieldReturns(t *testing.T) {
 func TestFieldsAtOnce(t *testing.T) {
 	d := gpu(t, "")
 	now := time.UnixMicro(1_800_000_000_000_000)
-	engine.Clock = func() time.Time { now = now.Add(5 * time.Microsecond); return now }
-	t.Cleanup(func() { engine.Clock = time.Now })
+	enginetest.Clock = func() time.Time { now = now.Add(5 * time.Microsecond); return now }
+	t.Cleanup(func() { enginetest.Clock = time.Now })
 
 	values := []abi.FieldValue_t{{FieldId: 9999}, {FieldId: abi.FI_DEV_MEMORY_TEMP, Value: abi.Value_t{^uint64(0)}}}
 	require.Equal(t, abi.SUCCESS, DeviceGetFieldValues(d, values))

@@ -111,22 +111,22 @@ func found(d *engine.Device) (*engine.Device, abi.Return) {
 }
 
 // DeviceGetHandleByUUID finds a GPU by its UUID, in either case; NOT_FOUND if there is none.
-func DeviceGetHandleByUUID(uuid string) (*engine.Device, abi.Return) {
+func DeviceGetHandleByUUID(s *engine.Snapshot, uuid string) (*engine.Device, abi.Return) {
 	if uuid == "" {
 		return nil, abi.ERROR_INVALID_ARGUMENT
 	}
-	return found(engine.Current().DeviceByUUID(uuid))
+	return found(s.DeviceByUUID(uuid))
 }
 
 // DeviceGetHandleByUUIDV is DeviceGetHandleByUUID for a UUID as text or as 16 bytes.
-func DeviceGetHandleByUUIDV(uuid *abi.UUID_v1_t) (*engine.Device, abi.Return) {
+func DeviceGetHandleByUUIDV(s *engine.Snapshot, uuid *abi.UUID_v1_t) (*engine.Device, abi.Return) {
 	switch abi.UUIDType_t(uuid.Type) {
 	case abi.UUID_TYPE_ASCII:
-		s, _, _ := strings.Cut(string(uuid.Value[:]), "\x00")
-		return DeviceGetHandleByUUID(s)
+		name, _, _ := strings.Cut(string(uuid.Value[:]), "\x00")
+		return DeviceGetHandleByUUID(s, name)
 	case abi.UUID_TYPE_BINARY:
 		want := hex.EncodeToString(uuid.Value[:abi.DEVICE_UUID_BINARY_LEN])
-		return found(engine.Current().DeviceBy(func(d *engine.Device) bool {
+		return found(s.DeviceBy(func(d *engine.Device) bool {
 			return strings.ReplaceAll(strings.TrimPrefix(string(d.UUID), "GPU-"), "-", "") == want
 		}))
 	}
@@ -134,9 +134,9 @@ func DeviceGetHandleByUUIDV(uuid *abi.UUID_v1_t) (*engine.Device, abi.Return) {
 }
 
 // DeviceGetHandleBySerial finds the GPU of a board; INVALID_ARGUMENT if the board has several, NOT_FOUND if there is none.
-func DeviceGetHandleBySerial(serial string) (*engine.Device, abi.Return) {
+func DeviceGetHandleBySerial(s *engine.Snapshot, serial string) (*engine.Device, abi.Return) {
 	var match *engine.Device
-	for _, d := range engine.Current().Devices {
+	for _, d := range s.Devices {
 		if have, ok := d.Serial.Get(); ok && have == serial {
 			if match != nil {
 				return nil, abi.ERROR_INVALID_ARGUMENT

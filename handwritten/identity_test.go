@@ -18,73 +18,74 @@ import (
 )
 
 func TestLifecycle(t *testing.T) {
-	enginetest.Use()
-	require.Equal(t, abi.SUCCESS, Init())
-	answers(t, 8)(DeviceGetCount())
-	first, ret := DeviceGetHandleByIndex(7)
+	e := engine.New(enginetest.New())
+	answers(t, 0)(DeviceGetCount(e.Snapshot()))
+	require.Equal(t, abi.SUCCESS, Init(e))
+	answers(t, 8)(DeviceGetCount(e.Snapshot()))
+	first, ret := DeviceGetHandleByIndex(e.Snapshot(), 7)
 	require.Equal(t, abi.SUCCESS, ret)
 	assert.EqualValues(t, 7, first.Index)
-	require.Equal(t, abi.SUCCESS, Shutdown())
-	answers(t, 0)(DeviceGetCount())
+	require.Equal(t, abi.SUCCESS, Shutdown(e))
+	answers(t, 0)(DeviceGetCount(e.Snapshot()))
 
-	enginetest.Use("NVMLFAB_PROFILE", "nope")
-	assert.Equal(t, abi.ERROR_UNKNOWN, InitWithFlags(abi.INIT_FLAG_NO_ATTACH))
+	e = engine.New(enginetest.New("NVMLFAB_PROFILE", "nope"))
+	assert.Equal(t, abi.ERROR_UNKNOWN, InitWithFlags(e, abi.INIT_FLAG_NO_ATTACH))
 }
 
 func TestSystem(t *testing.T) {
-	gpu(t, "")
-	answers(t, "580.105.08")(SystemGetDriverVersion())
-	answers(t, "13.580.105.08")(SystemGetNVMLVersion())
-	answers(t, 13000)(SystemGetCudaDriverVersion())
-	answers(t, 0)(GetExcludedDeviceCount())
-	answers(t, 0)(UnitGetCount())
-	answers(t, []abi.HwbcEntry_t(nil))(SystemGetHicVersion())
-	assert.Equal(t, abi.SUCCESS, SystemGetConfComputeState(&abi.ConfComputeSystemState_t{}))
+	s := gpu(t, "").Snapshot()
+	answers(t, "580.105.08")(SystemGetDriverVersion(s))
+	answers(t, "13.580.105.08")(SystemGetNVMLVersion(s))
+	answers(t, 13000)(SystemGetCudaDriverVersion(s))
+	answers(t, 0)(GetExcludedDeviceCount(s))
+	answers(t, 0)(UnitGetCount(s))
+	answers(t, []abi.HwbcEntry_t(nil))(SystemGetHicVersion(s))
+	assert.Equal(t, abi.SUCCESS, SystemGetConfComputeState(s, &abi.ConfComputeSystemState_t{}))
 
-	gpu(t, bare+"system: {cuda_version: \"12.4\"}\n")
-	answers(t, 12040)(SystemGetCudaDriverVersion())
+	answers(t, 12040)(SystemGetCudaDriverVersion(gpu(t, bare+"system: {cuda_version: \"12.4\"}\n").Snapshot()))
 
-	gpu(t, bare)
-	refuses(t, abi.ERROR_NOT_SUPPORTED)(SystemGetDriverVersion())
-	refuses(t, abi.ERROR_NOT_SUPPORTED)(SystemGetCudaDriverVersion())
-	refuses(t, abi.ERROR_NOT_SUPPORTED)(SystemGetConfComputeState(&abi.ConfComputeSystemState_t{}))
+	s = gpu(t, bare).Snapshot()
+	refuses(t, abi.ERROR_NOT_SUPPORTED)(SystemGetDriverVersion(s))
+	refuses(t, abi.ERROR_NOT_SUPPORTED)(SystemGetCudaDriverVersion(s))
+	refuses(t, abi.ERROR_NOT_SUPPORTED)(SystemGetConfComputeState(s, &abi.ConfComputeSystemState_t{}))
 }
 
 func TestHandles(t *testing.T) {
-	d := enginetest.Start(t, "").Devices[5]
+	s := enginetest.Start(t, "")
+	d := s.Devices[5]
 	serial, _ := DeviceGetSerial(d)
 	uuid, _ := DeviceGetUUID(d)
-	answers(t, d)(DeviceGetHandleByUUID(uuid))
-	answers(t, d)(DeviceGetHandleByUUID(strings.ToUpper(uuid)))
-	answers(t, d)(DeviceGetHandleBySerial(serial))
+	answers(t, d)(DeviceGetHandleByUUID(s, uuid))
+	answers(t, d)(DeviceGetHandleByUUID(s, strings.ToUpper(uuid)))
+	answers(t, d)(DeviceGetHandleBySerial(s, serial))
 	for _, busID := range []string{"00000000:A8:00.0", "0000:a8:00.0", "0:A8:0.0", "0000:A8:00", "a8:00.0"} {
-		answers(t, d)(DeviceGetHandleByPciBusId(busID))
+		answers(t, d)(DeviceGetHandleByPciBusId(s, busID))
 	}
 
-	refuses(t, abi.ERROR_NOT_FOUND)(DeviceGetHandleByUUID("GPU-00000000-0000-0000-0000-000000000000"))
-	refuses(t, abi.ERROR_INVALID_ARGUMENT)(DeviceGetHandleByUUID(""))
-	refuses(t, abi.ERROR_NOT_FOUND)(DeviceGetHandleBySerial("0"))
+	refuses(t, abi.ERROR_NOT_FOUND)(DeviceGetHandleByUUID(s, "GPU-00000000-0000-0000-0000-000000000000"))
+	refuses(t, abi.ERROR_INVALID_ARGUMENT)(DeviceGetHandleByUUID(s, ""))
+	refuses(t, abi.ERROR_NOT_FOUND)(DeviceGetHandleBySerial(s, "0"))
 	for _, busID := range []string{"00000001:A8:00.0", "0000:A8:01.0", "0000:A8:00.1", "ff:00.0"} {
-		refuses(t, abi.ERROR_NOT_FOUND)(DeviceGetHandleByPciBusId(busID))
+		refuses(t, abi.ERROR_NOT_FOUND)(DeviceGetHandleByPciBusId(s, busID))
 	}
 	for _, busID := range []string{"", "A8", "A8:00", "0000:A8:00.8", "0000:A8:20.0", "0000:1A8:00.0", "123456789:A8:00.0",
 		"0000:A8:00.0.0", "g:A8:00.0", "0:0:A8:00.0"} {
-		refuses(t, abi.ERROR_INVALID_ARGUMENT)(DeviceGetHandleByPciBusId(busID))
+		refuses(t, abi.ERROR_INVALID_ARGUMENT)(DeviceGetHandleByPciBusId(s, busID))
 	}
 
 	want := &abi.UUID_v1_t{Type: uint32(abi.UUID_TYPE_ASCII)}
 	text(want.Value[:], uuid)
-	answers(t, d)(DeviceGetHandleByUUIDV(want))
+	answers(t, d)(DeviceGetHandleByUUIDV(s, want))
 	digits, err := hex.DecodeString(strings.ReplaceAll(strings.TrimPrefix(uuid, "GPU-"), "-", ""))
 	require.NoError(t, err)
 	want = &abi.UUID_v1_t{Type: uint32(abi.UUID_TYPE_BINARY)}
 	copy(want.Value[:], digits)
-	answers(t, d)(DeviceGetHandleByUUIDV(want))
+	answers(t, d)(DeviceGetHandleByUUIDV(s, want))
 }
 
 func TestSharedSerial(t *testing.T) {
-	gpu(t, "devices: [{serial: \"1234\"}, {serial: \"1234\"}]\n")
-	refuses(t, abi.ERROR_INVALID_ARGUMENT)(DeviceGetHandleBySerial("1234"))
+	s := gpu(t, "devices: [{serial: \"1234\"}, {serial: \"1234\"}]\n").Snapshot()
+	refuses(t, abi.ERROR_INVALID_ARGUMENT)(DeviceGetHandleBySerial(s, "1234"))
 }
 
 func TestPci(t *testing.T) {
@@ -148,16 +149,18 @@ func member[T any](t *testing.T, name string) reflect.StructField {
 }
 
 func TestEventSets(t *testing.T) {
-	gpu(t, "")
-	set, ret := EventSetCreate()
+	s, h := enginetest.StartHost(t, "")
+	set, ret := EventSetCreate(s)
 	require.Equal(t, abi.SUCCESS, ret)
-	assert.Same(t, set, engine.Object(set.Handle()))
+	handle, ret := set.Handle()
+	require.Equal(t, abi.SUCCESS, ret)
+	answers(t, set)(s.EventSet(handle, 0))
 	assert.Equal(t, abi.SUCCESS, EventSetFree(set))
-	assert.Nil(t, engine.Object(set.Handle()))
+	refuses(t, abi.ERROR_INVALID_ARGUMENT)(s.EventSet(handle, 0))
 
-	enginetest.Use().Limit = 1
-	_, ret = EventSetCreate()
+	h.Limit = 2
+	_, ret = EventSetCreate(s)
 	assert.Equal(t, abi.SUCCESS, ret)
-	_, ret = EventSetCreate()
+	_, ret = EventSetCreate(s)
 	assert.Equal(t, abi.ERROR_MEMORY, ret)
 }

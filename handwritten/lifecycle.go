@@ -10,12 +10,12 @@ import (
 // Init makes the configured GPUs. The front counts references and calls it for the first.
 //
 //nvml:symbol nvmlInit nvmlInit_v2
-func Init() abi.Return { return InitWithFlags(0) }
+func Init(e *engine.Engine) abi.Return { return InitWithFlags(e, 0) }
 
 // InitWithFlags is Init; INIT_FLAG_NO_GPUS and INIT_FLAG_NO_ATTACH change nothing without
 // a driver. A configuration that cannot be used answers UNKNOWN and says why on stderr.
-func InitWithFlags(_ uint32) abi.Return {
-	if err := engine.Start(); err != nil {
+func InitWithFlags(e *engine.Engine, _ uint32) abi.Return {
+	if err := e.Start(); err != nil {
 		engine.Complain(err)
 		return abi.ERROR_UNKNOWN
 	}
@@ -23,23 +23,23 @@ func InitWithFlags(_ uint32) abi.Return {
 }
 
 // Shutdown ends the generation of handles. The front calls it for the last reference.
-func Shutdown() abi.Return {
-	engine.Stop()
+func Shutdown(e *engine.Engine) abi.Return {
+	e.Stop()
 	return abi.SUCCESS
 }
 
 // DeviceGetCount is the number of GPUs.
 //
 //nvml:symbol nvmlDeviceGetCount nvmlDeviceGetCount_v2
-func DeviceGetCount() (uint32, abi.Return) {
-	return uint32(len(engine.Current().Devices)), abi.SUCCESS
+func DeviceGetCount(s *engine.Snapshot) (uint32, abi.Return) {
+	return uint32(len(s.Devices)), abi.SUCCESS
 }
 
 // DeviceGetHandleByIndex answers INVALID_ARGUMENT beyond the last GPU.
 //
 //nvml:symbol nvmlDeviceGetHandleByIndex nvmlDeviceGetHandleByIndex_v2
-func DeviceGetHandleByIndex(index uint32) (*engine.Device, abi.Return) {
-	d := engine.Current().DeviceAt(index)
+func DeviceGetHandleByIndex(s *engine.Snapshot, index uint32) (*engine.Device, abi.Return) {
+	d := s.DeviceAt(index)
 	if d == nil {
 		return nil, abi.ERROR_INVALID_ARGUMENT
 	}

@@ -87,7 +87,7 @@ func DeviceGetC2cModeInfoV(d *engine.Device, info *abi.C2cModeInfo_v1_t) (ret ab
 		info.IsC2cEnabled, ret = opt(mode[uint32](d.C2CMode))
 		return ret
 	}
-	info.IsC2cEnabled, ret = opt(flag[uint32](d.Node().Board.NVLink.C2CEnabled))
+	info.IsC2cEnabled, ret = opt(flag[uint32](d.Snapshot().Board.NVLink.C2CEnabled))
 	return ret
 }
 

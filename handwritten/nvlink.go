@@ -28,7 +28,7 @@ func DeviceGetNvLinkVersion(d *engine.Device, number uint32) (uint32, abi.Return
 	if _, ret := nvlink(d, number); ret != abi.SUCCESS {
 		return 0, ret
 	}
-	version, known := linkVersions[d.Node().Board.NVLink.Version.Value]
+	version, known := linkVersions[d.Snapshot().Board.NVLink.Version.Value]
 	if !known {
 		return 0, abi.ERROR_NOT_SUPPORTED
 	}

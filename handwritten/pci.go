@@ -13,12 +13,12 @@ import (
 // the function or without the domain. Another form answers INVALID_ARGUMENT, another address NOT_FOUND.
 //
 //nvml:symbol nvmlDeviceGetHandleByPciBusId nvmlDeviceGetHandleByPciBusId_v2
-func DeviceGetHandleByPciBusId(busID string) (*engine.Device, abi.Return) {
+func DeviceGetHandleByPciBusId(s *engine.Snapshot, busID string) (*engine.Device, abi.Return) {
 	id, ok := parseBusID(busID)
 	if !ok {
 		return nil, abi.ERROR_INVALID_ARGUMENT
 	}
-	return found(engine.Current().DeviceByBusID(id))
+	return found(s.DeviceByBusID(id))
 }
 
 func parseBusID(s string) (id profiles.BusID, ok bool) {

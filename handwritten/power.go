@@ -56,7 +56,7 @@ const withoutPowerState = 595
 
 // DeviceGetPowerState is the P-state, under the older name; DEPRECATED from driver 595 on.
 func DeviceGetPowerState(d *engine.Device) (abi.Pstates_t, abi.Return) {
-	if d.Node().Branch >= withoutPowerState {
+	if d.Snapshot().Branch >= withoutPowerState {
 		return 0, abi.ERROR_DEPRECATED
 	}
 	return opt(as[abi.Pstates_t](d.Power.PowerState))

@@ -96,7 +96,7 @@ func DeviceGetMPSComputeRunningProcesses_v2(*engine.Device) ([]abi.ProcessInfo_v
 // at the last full second, in µs since 1970. NOT_FOUND if no process uses any, or that second was seen before.
 func DeviceGetProcessUtilization(d *engine.Device, lastSeen uint64) ([]abi.ProcessUtilizationSample_t, abi.Return) {
 	var list []abi.ProcessUtilizationSample_t
-	now := uint64(engine.Clock().Unix()) * 1e6
+	now := uint64(d.Snapshot().Now().Unix()) * 1e6
 	for _, p := range d.Processes {
 		s := abi.ProcessUtilizationSample_t{
 			Pid:       p.PID,

@@ -30,9 +30,9 @@ func TestProcesses(t *testing.T) {
 	answers(t, []abi.ProcessInfo_v1_t(nil))(DeviceGetMPSComputeRunningProcesses(d))
 	answers(t, []abi.ProcessInfo_v2_t(nil))(DeviceGetMPSComputeRunningProcesses_v2(d))
 
-	answers(t, "/usr/bin/Xorg")(SystemGetProcessName(11))
-	refuses(t, abi.ERROR_NOT_FOUND)(SystemGetProcessName(12))
-	refuses(t, abi.ERROR_NOT_FOUND)(SystemGetProcessName(1))
+	answers(t, "/usr/bin/Xorg")(SystemGetProcessName(d.Snapshot(), 11))
+	refuses(t, abi.ERROR_NOT_FOUND)(SystemGetProcessName(d.Snapshot(), 12))
+	refuses(t, abi.ERROR_NOT_FOUND)(SystemGetProcessName(d.Snapshot(), 1))
 }
 
 func TestProcessUtilization(t *testing.T) {

@@ -18,7 +18,7 @@ func DeviceGetSamples(d *engine.Device, kind abi.SamplingType_t, lastSeen uint64
 		return 0, nil, abi.ERROR_INVALID_ARGUMENT
 	}
 	var list []abi.Sample_t
-	now := engine.Clock().Unix()
+	now := d.Snapshot().Now().Unix()
 	for at := now - sampled + 1; at <= now; at++ {
 		value, ret := opt(sample(d, kind, time.Unix(at, 0)))
 		if ret != abi.SUCCESS {

@@ -11,7 +11,7 @@ import (
 // The entries of nvidia-smi's unnamed table. What is known of their arguments stands in internal.h.
 
 // InternalSlot12 takes a bus id apart: domain, bus, device and function; INVALID_ARGUMENT for anything else.
-func InternalSlot12(busID string) (domain, bus, device, function uint32, ret abi.Return) {
+func InternalSlot12(_ *engine.Snapshot, busID string) (domain, bus, device, function uint32, ret abi.Return) {
 	id, ok := parseBusID(busID)
 	if !ok {
 		return 0, 0, 0, 0, abi.ERROR_INVALID_ARGUMENT
@@ -20,8 +20,8 @@ func InternalSlot12(busID string) (domain, bus, device, function uint32, ret abi
 }
 
 // InternalSlot75 is a GPU's domain, bus and device.
-func InternalSlot75(index uint32) (domain, bus, device uint32, ret abi.Return) {
-	d, ret := DeviceGetHandleByIndex(index)
+func InternalSlot75(s *engine.Snapshot, index uint32) (domain, bus, device uint32, ret abi.Return) {
+	d, ret := DeviceGetHandleByIndex(s, index)
 	if ret != abi.SUCCESS {
 		return 0, 0, 0, ret
 	}
@@ -30,13 +30,13 @@ func InternalSlot75(index uint32) (domain, bus, device uint32, ret abi.Return) {
 }
 
 // InternalSlot23 is the level of the path between two PCI devices. A device that is no GPU is found by its host bridge.
-func InternalSlot23(busID1, busID2 string) (uint32, abi.Return) {
+func InternalSlot23(s *engine.Snapshot, busID1, busID2 string) (uint32, abi.Return) {
 	a, ok1 := parseBusID(busID1)
 	b, ok2 := parseBusID(busID2)
 	if !ok1 || !ok2 {
 		return 0, abi.ERROR_INVALID_ARGUMENT
 	}
-	level := route(engine.Current(), a, b)
+	level := route(s, a, b)
 	return uint32(slices.Index(smiLevels, max(level, abi.TOPOLOGY_SINGLE))), abi.SUCCESS
 }
 
@@ -113,7 +113,7 @@ func InternalSlot157(*engine.Device) (uint32, abi.Return) { return 0, abi.SUCCES
 
 // internalFields are the fields that nvidia-smi alone knows, by number, which changed with driver 460.
 func internalFields(d *engine.Device) []field {
-	if b := d.Node().Branch; 0 < b && b < 460 {
+	if b := d.Snapshot().Branch; 0 < b && b < 460 {
 		return []field{1: number(switchLinks), 2: nil}
 	}
 	return []field{2: number(lanes)}
@@ -125,7 +125,7 @@ func lanes(d dev, number uint32) (uint32, abi.Return) {
 	if _, ret := nvlink(d, number); ret != abi.SUCCESS {
 		return 0, ret
 	}
-	return nonzero(map[uint32]uint32{1: 8, 2: 8, 3: 4, 4: 2, 5: 2}[d.Node().Board.NVLink.Version.Value])
+	return nonzero(map[uint32]uint32{1: 8, 2: 8, 3: 4, 4: 2, 5: 2}[d.Snapshot().Board.NVLink.Version.Value])
 }
 
 // InternalSlot165 is DeviceGetFieldValues for fields that nvidia-smi alone knows.

@@ -51,23 +51,23 @@ func TestSlots(t *testing.T) {
 }
 
 func TestSlotsOfBusIDs(t *testing.T) {
-	gpu(t, "")
-	answers(t, 0, 0x53, 0, 0)(InternalSlot12("00000000:53:00.0"))
-	answers(t, 0, 0x53, 0, 0)(InternalSlot12("53:0.0"))
-	answers(t, 0xabcdef01, 0xff, 0x1f, 7)(InternalSlot12("ABCDEF01:FF:1f.7"))
-	refuses(t, abi.ERROR_INVALID_ARGUMENT)(InternalSlot12("0000:zz:00.0"))
-	answers(t, 0, 0x64, 0)(InternalSlot75(1))
-	refuses(t, abi.ERROR_INVALID_ARGUMENT)(InternalSlot75(8))
+	s := gpu(t, "").Snapshot()
+	answers(t, 0, 0x53, 0, 0)(InternalSlot12(s, "00000000:53:00.0"))
+	answers(t, 0, 0x53, 0, 0)(InternalSlot12(s, "53:0.0"))
+	answers(t, 0xabcdef01, 0xff, 0x1f, 7)(InternalSlot12(s, "ABCDEF01:FF:1f.7"))
+	refuses(t, abi.ERROR_INVALID_ARGUMENT)(InternalSlot12(s, "0000:zz:00.0"))
+	answers(t, 0, 0x64, 0)(InternalSlot75(s, 1))
+	refuses(t, abi.ERROR_INVALID_ARGUMENT)(InternalSlot75(s, 8))
 }
 
 func TestSlot23(t *testing.T) {
 	const nic = "0000:41:00.0"
-	gpu(t, `extends: h100
+	s := gpu(t, `extends: h100
 topology: {root_complexes: [
 	{id: "a", numa_node: 0, devices: ["0000:53:00.0", "0000:64:00.0", "`+nic+`"]},
 	{id: "b", numa_node: 0, devices: ["0000:75:00.0"]},
 	{id: "c", numa_node: 1, devices: ["0000:86:00.0"]}]}
-`)
+`).Snapshot()
 	for _, c := range []struct {
 		a, b string
 		want int
@@ -80,12 +80,12 @@ topology: {root_complexes: [
 		{"0000:75:00.0", nic, 3},
 		{"0000:11:00.0", "0000:53:00.0", 4},
 	} {
-		answers(t, c.want)(InternalSlot23(c.a, c.b))
+		answers(t, c.want)(InternalSlot23(s, c.a, c.b))
 	}
-	refuses(t, abi.ERROR_INVALID_ARGUMENT)(InternalSlot23("0000:53:00.0", "eth0"))
+	refuses(t, abi.ERROR_INVALID_ARGUMENT)(InternalSlot23(s, "0000:53:00.0", "eth0"))
 
-	gpu(t, like("topology: {default_level: multiple}"))
-	answers(t, 1)(InternalSlot23("0000:53:00.0", "0000:64:00.0"))
+	s = gpu(t, like("topology: {default_level: multiple}")).Snapshot()
+	answers(t, 1)(InternalSlot23(s, "0000:53:00.0", "0000:64:00.0"))
 }
 
 func TestSlotsOfProcesses(t *testing.T) {

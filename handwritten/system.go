@@ -6,27 +6,27 @@ import (
 )
 
 // SystemGetDriverVersion is the driver's version, such as 580.105.08.
-func SystemGetDriverVersion() (string, abi.Return) {
-	return opt(engine.Current().Board.System.DriverVersion)
+func SystemGetDriverVersion(s *engine.Snapshot) (string, abi.Return) {
+	return opt(s.Board.System.DriverVersion)
 }
 
 // SystemGetNVMLVersion is the library's version: CUDA's major number and the driver's version.
-func SystemGetNVMLVersion() (string, abi.Return) {
-	return opt(engine.Current().Board.System.NVMLVersion)
+func SystemGetNVMLVersion(s *engine.Snapshot) (string, abi.Return) {
+	return opt(s.Board.System.NVMLVersion)
 }
 
 // SystemGetCudaDriverVersion is the newest CUDA version that the driver serves, as major*1000 + minor*10.
 //
 //nvml:symbol nvmlSystemGetCudaDriverVersion nvmlSystemGetCudaDriverVersion_v2
-func SystemGetCudaDriverVersion() (int32, abi.Return) {
-	system := &engine.Current().Board.System
+func SystemGetCudaDriverVersion(s *engine.Snapshot) (int32, abi.Return) {
+	system := &s.Board.System
 	major, minor, ret := pair(system.CUDAVersionMajor, system.CUDAVersionMinor)
 	return int32(major*1000 + minor*10), ret
 }
 
 // SystemGetProcessName is the path of a configured process's program; NOT_FOUND for any other process.
-func SystemGetProcessName(pid uint32) (string, abi.Return) {
-	for _, d := range engine.Current().Devices {
+func SystemGetProcessName(s *engine.Snapshot, pid uint32) (string, abi.Return) {
+	for _, d := range s.Devices {
 		for _, p := range d.Processes {
 			if p.PID == pid && p.Name.Valid {
 				return p.Name.Value, abi.SUCCESS
@@ -39,29 +39,29 @@ func SystemGetProcessName(pid uint32) (string, abi.Return) {
 // GetExcludedDeviceCount is 0: the driver excludes no GPU.
 //
 //nvml:symbol nvmlGetExcludedDeviceCount nvmlGetBlacklistDeviceCount
-func GetExcludedDeviceCount() (uint32, abi.Return) { return 0, abi.SUCCESS }
+func GetExcludedDeviceCount(*engine.Snapshot) (uint32, abi.Return) { return 0, abi.SUCCESS }
 
 // GetExcludedDeviceInfoByIndex answers INVALID_ARGUMENT: the driver excludes no GPU.
 //
 //nvml:symbol nvmlGetExcludedDeviceInfoByIndex nvmlGetBlacklistDeviceInfoByIndex
-func GetExcludedDeviceInfoByIndex(uint32, *abi.ExcludedDeviceInfo_t) abi.Return {
+func GetExcludedDeviceInfoByIndex(*engine.Snapshot, uint32, *abi.ExcludedDeviceInfo_t) abi.Return {
 	return abi.ERROR_INVALID_ARGUMENT
 }
 
 // UnitGetCount is 0: there is no S-class unit.
-func UnitGetCount() (uint32, abi.Return) { return 0, abi.SUCCESS }
+func UnitGetCount(*engine.Snapshot) (uint32, abi.Return) { return 0, abi.SUCCESS }
 
 // SystemGetHicVersion lists nothing: host interface cards belong to S-class units.
-func SystemGetHicVersion() ([]abi.HwbcEntry_t, abi.Return) { return nil, abi.SUCCESS }
+func SystemGetHicVersion(*engine.Snapshot) ([]abi.HwbcEntry_t, abi.Return) { return nil, abi.SUCCESS }
 
 // SystemGetConfComputeState is confidential computing switched off; NOT_SUPPORTED where no GPU has protected memory.
-func SystemGetConfComputeState(state *abi.ConfComputeSystemState_t) abi.Return {
+func SystemGetConfComputeState(s *engine.Snapshot, state *abi.ConfComputeSystemState_t) abi.Return {
 	*state = abi.ConfComputeSystemState_t{
 		Environment:  abi.CC_SYSTEM_ENVIRONMENT_UNAVAILABLE,
 		CcFeature:    abi.CC_SYSTEM_FEATURE_DISABLED,
 		DevToolsMode: abi.CC_SYSTEM_DEVTOOLS_MODE_OFF,
 	}
-	for _, d := range engine.Current().Devices {
+	for _, d := range s.Devices {
 		if d.CCProtectedMemory.TotalBytes.Valid {
 			return abi.SUCCESS
 		}

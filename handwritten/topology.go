@@ -30,7 +30,7 @@ func hostBridge(board *profiles.Board, id profiles.BusID) *profiles.RootComplex 
 
 // rootComplex is the PCI host bridge that the device is below, nil if the profile does not say.
 func rootComplex(d *engine.Device) *profiles.RootComplex {
-	return hostBridge(d.Node().Board, d.PCI.BusID.Value)
+	return hostBridge(d.Snapshot().Board, d.PCI.BusID.Value)
 }
 
 // across is the level of the path between what two host bridges have below them: byDefault where the profile knows no
@@ -49,19 +49,19 @@ func across(a, b *profiles.RootComplex, byDefault profiles.Opt[string]) abi.GpuT
 
 // distance is the level of the path between two devices.
 func distance(a, b *engine.Device) abi.GpuTopologyLevel_t {
-	if a == b {
+	if a.Key() == b.Key() {
 		return abi.TOPOLOGY_INTERNAL
 	}
 	return across(rootComplex(a), rootComplex(b), a.Topology.DefaultLevel)
 }
 
 // route is the level of the path between two PCI devices, one of which need not be a GPU.
-func route(n *engine.Node, a, b profiles.BusID) abi.GpuTopologyLevel_t {
-	x, y := n.DeviceByBusID(a), n.DeviceByBusID(b)
+func route(s *engine.Snapshot, a, b profiles.BusID) abi.GpuTopologyLevel_t {
+	x, y := s.DeviceByBusID(a), s.DeviceByBusID(b)
 	if x != nil && y != nil {
 		return distance(x, y)
 	}
-	return across(hostBridge(n.Board, a), hostBridge(n.Board, b), profiles.Opt[string]{})
+	return across(hostBridge(s.Board, a), hostBridge(s.Board, b), profiles.Opt[string]{})
 }
 
 // DeviceGetTopologyCommonAncestor is the level of the path between two GPUs.
@@ -96,7 +96,7 @@ func linked(a, b *engine.Device) bool {
 	var switchA, switchB bool
 	for i := range a.LinkCount() {
 		link, _ := a.Link(i)
-		if link.Active && link.Peer == b {
+		if link.Active && link.Peer != nil && link.Peer.Key() == b.Key() {
 			return true
 		}
 		switchA = switchA || link.Active && link.Remote == abi.NVLINK_DEVICE_TYPE_SWITCH

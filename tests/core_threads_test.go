@@ -95,6 +95,8 @@ var calls = []func(d *engine.Device, s *engine.EventSet, uuid string){
 			switch {
 			case p == "*engine.Device":
 				p = "d"
+			case p == "*engine.Snapshot":
+				p = "d.Snapshot()"
 			case p == "*engine.EventSet":
 				p = "s"
 			case p == "string":

@@ -11,45 +11,61 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/host"
+	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// Base is the address of handle number 0, and Stride the distance between two handles.
+// Base is the address of the first handle, and Stride the distance between two handles.
 const (
 	Base   = 0x7f00_0000_0000
-	Stride = 16
+	Stride = 64
 )
 
-// Host is a process with an environment of its own and room for Limit handles, any number if that is 0.
+// Host is a process of its own.
 type Host struct {
-	Env   map[string]string
-	Limit uint64
+	Env     map[string]string
+	SetUser bool // the process runs with another user's privileges
+	User    bool // the process may not administer GPUs
+	Limit   int  // handles that there is room for, any number if 0
 
-	mu          sync.Mutex
-	start, next uint64
-	kinds       map[uint64]engine.Kind
-	config      []byte
+	mu         sync.Mutex
+	generation uint64
+	slots      []slot
+	config     []byte
 }
 
-// Use makes the engine run in a process with that environment, given as NAME, value, NAME, value and so on.
-func Use(env ...string) *Host {
-	h := &Host{Env: map[string]string{}, kinds: map[uint64]engine.Kind{}}
+type slot struct {
+	generation uint64
+	key        host.Key
+}
+
+// New is a process with that environment, given as NAME, value, NAME, value and so on.
+func New(env ...string) *Host {
+	h := &Host{Env: map[string]string{}, generation: 1}
 	for i := 0; i < len(env); i += 2 {
 		h.Env[env[i]] = env[i+1]
 	}
-	engine.Use(h)
 	return h
 }
 
-// Start starts the engine on a profile, on the default board if that is empty, and stops it when the test ends.
-func Start(t testing.TB, profile string) *engine.Node {
+// Start starts an engine on a profile, on the default board if that is empty, and stops it when the test ends.
+func Start(t testing.TB, profile string) *engine.Snapshot {
 	t.Helper()
-	h := Use()
+	s, _ := StartHost(t, profile)
+	return s
+}
+
+// StartHost is Start for tests that change the process.
+func StartHost(t testing.TB, profile string) (*engine.Snapshot, *Host) {
+	t.Helper()
+	h := New()
 	if profile != "" {
 		h.Env["MOCK_NVML_CONFIG"] = Write(t, profile)
 	}
-	require.NoError(t, engine.Start())
-	t.Cleanup(engine.Stop)
-	return engine.Current()
+	e := engine.New(h)
+	require.NoError(t, e.Start())
+	t.Cleanup(e.Stop)
+	return e.Snapshot(), h
 }
 
 // Write writes a profile to a file and returns its path.
@@ -60,59 +76,106 @@ func Write(t testing.TB, profile string) string {
 	return path
 }
 
-// At stops the engine's clock for the rest of the test.
+// Clock tells the time to every process.
+var Clock = time.Now
+
+// At stops the clock for the rest of the test.
 func At(t testing.TB, now time.Time) {
 	t.Helper()
-	engine.Clock = func() time.Time { return now }
-	t.Cleanup(func() { engine.Clock = time.Now })
+	Clock = func() time.Time { return now }
+	t.Cleanup(func() { Clock = time.Now })
 }
 
-// Keep and Kept hold on to what the engine was configured with.
+// Getenv reads the process's environment.
+func (h *Host) Getenv(name string) string { return h.Env[name] }
+
+// Privileged is what SetUser says.
+func (h *Host) Privileged() bool { return h.SetUser }
+
+// ReadFile reads a file of the test's.
+func (h *Host) ReadFile(name string) ([]byte, error) { return profiles.Read(name) }
+
+// Now is what Clock says.
+func (h *Host) Now() time.Time { return Clock() }
+
+// Admin is what User does not say.
+func (h *Host) Admin() bool { return !h.User }
+
+// Keep and Kept hold on to what the engine was made of.
 func (h *Host) Keep(config []byte) { h.config = config }
 
 // Kept returns what Keep was given.
 func (h *Host) Kept() []byte { return h.config }
 
-// Getenv reads the process's environment.
-func (h *Host) Getenv(name string) string { return h.Env[name] }
-
-// Handles returns the handles' base and the numbers that this generation uses.
-func (h *Host) Handles() (base uintptr, start, next uint64) {
+// Generation is the number of this generation.
+func (h *Host) Generation() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Base, h.start, h.next
+	return h.generation
 }
 
-// Reserve takes the next number.
-func (h *Host) Reserve(kind engine.Kind) (number uint64, ok bool) {
+// Take makes a handle.
+func (h *Host) Take(generation uint64, key host.Key) (uintptr, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.Limit > 0 && h.next >= h.Limit {
-		return 0, false
+	if generation != h.generation {
+		return 0, host.ErrEnded
 	}
-	number = h.next
-	h.kinds[number] = kind
-	h.next++
-	return number, true
+	if h.Limit > 0 && len(h.slots) >= h.Limit {
+		return 0, host.ErrMemory
+	}
+	h.slots = append(h.slots, slot{generation, key})
+	return uintptr(Base + (len(h.slots)-1)*Stride), nil
 }
 
-// Kind reads what a number stands for.
-func (h *Host) Kind(number uint64) engine.Kind {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.kinds[number]
+// at is a handle's slot, nil if it is stale or none.
+func (h *Host) at(generation uint64, handle uintptr) *slot {
+	offset := handle - Base
+	if offset%Stride != 0 || offset/Stride >= uintptr(len(h.slots)) {
+		return nil
+	}
+	s := &h.slots[offset/Stride]
+	if s.generation != generation || s.key.Kind == host.None {
+		return nil
+	}
+	return s
 }
 
-// Note changes what a number stands for.
-func (h *Host) Note(number uint64, kind engine.Kind) {
+// Key tells what a handle stands for.
+func (h *Host) Key(generation uint64, handle uintptr) (host.Key, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.kinds[number] = kind
+	if s := h.at(generation, handle); s != nil {
+		return s.key, true
+	}
+	return host.Key{}, false
 }
 
-// NextGeneration is what the front does at the last nvmlShutdown: the next handles follow those used so far.
-func (h *Host) NextGeneration() {
+// Release makes a handle stale.
+func (h *Host) Release(generation uint64, handle uintptr) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.start = h.next
+	s := h.at(generation, handle)
+	if s == nil {
+		return false
+	}
+	s.key.Kind = host.None
+	return true
+}
+
+// All calls f with every handle of a generation.
+func (h *Host) All(generation uint64, f func(uintptr, host.Key)) {
+	for i := range h.slots {
+		address := uintptr(Base + i*Stride)
+		if key, ok := h.Key(generation, address); ok {
+			f(address, key)
+		}
+	}
+}
+
+// End is what the front does at the last nvmlShutdown.
+func (h *Host) End() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.generation++
 }

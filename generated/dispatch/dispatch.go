@@ -11,8 +11,9 @@ import (
 	"unsafe"
 )
 
-// Calls holds the unpacking function of every retired stub, by symbol number.
-var Calls = [abi.SymbolCount]func(unsafe.Pointer) abi.Return{
+// Calls holds the unpacking function of every retired stub, by symbol number. It gets the snapshot of the call and the
+// block of argument words.
+var Calls = [abi.SymbolCount]func(*engine.Snapshot, unsafe.Pointer) abi.Return{
 	14:  callDeviceGetAccountingBufferSize,
 	15:  callDeviceGetAccountingMode,
 	16:  callDeviceGetAccountingPids,
@@ -212,10 +213,10 @@ var Calls = [abi.SymbolCount]func(unsafe.Pointer) abi.Return{
 	410: callUnitGetCount,
 }
 
-func callDeviceGetAccountingBufferSize(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetAccountingBufferSize(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -229,10 +230,10 @@ func callDeviceGetAccountingBufferSize(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetAccountingMode(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetAccountingMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -246,10 +247,10 @@ func callDeviceGetAccountingMode(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetAccountingPids(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetAccountingPids(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -266,10 +267,10 @@ func callDeviceGetAccountingPids(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetAccountingStats(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetAccountingStats(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -277,7 +278,7 @@ func callDeviceGetAccountingStats(a unsafe.Pointer) abi.Return {
 	}
 	var v2 abi.AccountingStats_t
 	marshal.Get(unsafe.Pointer(&v2), p2, 56)
-	ret := handwritten.DeviceGetAccountingStats(v0, marshal.Word[uint32](a, 1), &v2)
+	ret = handwritten.DeviceGetAccountingStats(v0, marshal.Word[uint32](a, 1), &v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -285,10 +286,10 @@ func callDeviceGetAccountingStats(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetAccountingStats_v2(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetAccountingStats_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -296,7 +297,7 @@ func callDeviceGetAccountingStats_v2(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.AccountingStats_v2_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 64)
-	ret := handwritten.DeviceGetAccountingStats_v2(v0, &v1)
+	ret = handwritten.DeviceGetAccountingStats_v2(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -304,10 +305,10 @@ func callDeviceGetAccountingStats_v2(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetAddressingMode(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetAddressingMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -322,7 +323,7 @@ func callDeviceGetAddressingMode(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.DeviceAddressingMode_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret := handwritten.DeviceGetAddressingMode(v0, &v1)
+	ret = handwritten.DeviceGetAddressingMode(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -330,10 +331,10 @@ func callDeviceGetAddressingMode(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetApplicationsClock(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetApplicationsClock(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -347,10 +348,10 @@ func callDeviceGetApplicationsClock(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetArchitecture(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetArchitecture(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -364,10 +365,10 @@ func callDeviceGetArchitecture(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetAutoBoostedClocksEnabled(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetAutoBoostedClocksEnabled(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -386,10 +387,10 @@ func callDeviceGetAutoBoostedClocksEnabled(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetBAR1MemoryInfo(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetBAR1MemoryInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -397,7 +398,7 @@ func callDeviceGetBAR1MemoryInfo(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.BAR1Memory_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 24)
-	ret := handwritten.DeviceGetBAR1MemoryInfo(v0, &v1)
+	ret = handwritten.DeviceGetBAR1MemoryInfo(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -405,10 +406,10 @@ func callDeviceGetBAR1MemoryInfo(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetBoardId(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetBoardId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -422,10 +423,10 @@ func callDeviceGetBoardId(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetBoardPartNumber(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetBoardPartNumber(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -441,10 +442,10 @@ func callDeviceGetBoardPartNumber(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetBrand(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetBrand(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -458,10 +459,10 @@ func callDeviceGetBrand(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetC2cModeInfoV(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetC2cModeInfoV(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -469,7 +470,7 @@ func callDeviceGetC2cModeInfoV(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.C2cModeInfo_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 4)
-	ret := handwritten.DeviceGetC2cModeInfoV(v0, &v1)
+	ret = handwritten.DeviceGetC2cModeInfoV(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -477,10 +478,10 @@ func callDeviceGetC2cModeInfoV(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetCapabilities(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetCapabilities(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -495,7 +496,7 @@ func callDeviceGetCapabilities(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.DeviceCapabilities_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret := handwritten.DeviceGetCapabilities(v0, &v1)
+	ret = handwritten.DeviceGetCapabilities(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -503,10 +504,10 @@ func callDeviceGetCapabilities(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetClock(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetClock(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p3 := marshal.Pointer(a, 3)
 	if p3 == nil {
@@ -520,10 +521,10 @@ func callDeviceGetClock(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetClockInfo(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetClockInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -537,10 +538,10 @@ func callDeviceGetClockInfo(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetComputeMode(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetComputeMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -554,10 +555,10 @@ func callDeviceGetComputeMode(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetComputeRunningProcesses(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetComputeRunningProcesses(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -574,10 +575,10 @@ func callDeviceGetComputeRunningProcesses(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetComputeRunningProcesses_v2(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetComputeRunningProcesses_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -594,10 +595,10 @@ func callDeviceGetComputeRunningProcesses_v2(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetComputeRunningProcesses_v3(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetComputeRunningProcesses_v3(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -614,10 +615,10 @@ func callDeviceGetComputeRunningProcesses_v3(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetConfComputeProtectedMemoryUsage(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetConfComputeProtectedMemoryUsage(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -625,7 +626,7 @@ func callDeviceGetConfComputeProtectedMemoryUsage(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.Memory_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 24)
-	ret := handwritten.DeviceGetConfComputeProtectedMemoryUsage(v0, &v1)
+	ret = handwritten.DeviceGetConfComputeProtectedMemoryUsage(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -633,12 +634,12 @@ func callDeviceGetConfComputeProtectedMemoryUsage(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetCount(a unsafe.Pointer) abi.Return {
+func callDeviceGetCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.DeviceGetCount()
+	r0, ret := handwritten.DeviceGetCount(s)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -646,12 +647,12 @@ func callDeviceGetCount(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetCount_v2(a unsafe.Pointer) abi.Return {
+func callDeviceGetCount_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.DeviceGetCount()
+	r0, ret := handwritten.DeviceGetCount(s)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -659,10 +660,10 @@ func callDeviceGetCount_v2(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetCpuAffinity(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetCpuAffinity(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -672,7 +673,7 @@ func callDeviceGetCpuAffinity(a unsafe.Pointer) abi.Return {
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	ret := handwritten.DeviceGetCpuAffinity(v0, v2)
+	ret = handwritten.DeviceGetCpuAffinity(v0, v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -682,10 +683,10 @@ func callDeviceGetCpuAffinity(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetCpuAffinityWithinScope(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetCpuAffinityWithinScope(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -695,7 +696,7 @@ func callDeviceGetCpuAffinityWithinScope(a unsafe.Pointer) abi.Return {
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	ret := handwritten.DeviceGetCpuAffinityWithinScope(v0, v2, marshal.Word[abi.AffinityScope_t](a, 3))
+	ret = handwritten.DeviceGetCpuAffinityWithinScope(v0, v2, marshal.Word[abi.AffinityScope_t](a, 3))
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -705,10 +706,10 @@ func callDeviceGetCpuAffinityWithinScope(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetCudaComputeCapability(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetCudaComputeCapability(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -727,10 +728,10 @@ func callDeviceGetCudaComputeCapability(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetCurrPcieLinkGeneration(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetCurrPcieLinkGeneration(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -744,10 +745,10 @@ func callDeviceGetCurrPcieLinkGeneration(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetCurrPcieLinkWidth(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetCurrPcieLinkWidth(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -761,10 +762,10 @@ func callDeviceGetCurrPcieLinkWidth(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetCurrentClocksEventReasons(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetCurrentClocksEventReasons(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -778,10 +779,10 @@ func callDeviceGetCurrentClocksEventReasons(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetCurrentClocksThrottleReasons(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetCurrentClocksThrottleReasons(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -795,10 +796,10 @@ func callDeviceGetCurrentClocksThrottleReasons(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetDecoderUtilization(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetDecoderUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -817,10 +818,10 @@ func callDeviceGetDecoderUtilization(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetDefaultApplicationsClock(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetDefaultApplicationsClock(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -834,10 +835,10 @@ func callDeviceGetDefaultApplicationsClock(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetDefaultEccMode(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetDefaultEccMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -851,10 +852,10 @@ func callDeviceGetDefaultEccMode(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetDetailedEccErrors(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetDetailedEccErrors(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p3 := marshal.Pointer(a, 3)
 	if p3 == nil {
@@ -862,7 +863,7 @@ func callDeviceGetDetailedEccErrors(a unsafe.Pointer) abi.Return {
 	}
 	var v3 abi.EccErrorCounts_t
 	marshal.Get(unsafe.Pointer(&v3), p3, 32)
-	ret := handwritten.DeviceGetDetailedEccErrors(v0, marshal.Word[abi.MemoryErrorType_t](a, 1), marshal.Word[abi.EccCounterType_t](a, 2), &v3)
+	ret = handwritten.DeviceGetDetailedEccErrors(v0, marshal.Word[abi.MemoryErrorType_t](a, 1), marshal.Word[abi.EccCounterType_t](a, 2), &v3)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -870,10 +871,10 @@ func callDeviceGetDetailedEccErrors(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetDisplayActive(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetDisplayActive(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -887,10 +888,10 @@ func callDeviceGetDisplayActive(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetDisplayMode(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetDisplayMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -904,10 +905,10 @@ func callDeviceGetDisplayMode(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetDramEncryptionMode(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetDramEncryptionMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -935,7 +936,7 @@ func callDeviceGetDramEncryptionMode(a unsafe.Pointer) abi.Return {
 	}
 	var v2 abi.DramEncryptionInfo_v1_t
 	marshal.Get(unsafe.Pointer(&v2), p2, n2)
-	ret := handwritten.DeviceGetDramEncryptionMode(v0, &v1, &v2)
+	ret = handwritten.DeviceGetDramEncryptionMode(v0, &v1, &v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -944,10 +945,10 @@ func callDeviceGetDramEncryptionMode(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetDriverModel(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetDriverModel(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	p2 := marshal.Pointer(a, 2)
@@ -967,10 +968,10 @@ func callDeviceGetDriverModel(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetDriverModel_v2(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetDriverModel_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	p2 := marshal.Pointer(a, 2)
@@ -990,10 +991,10 @@ func callDeviceGetDriverModel_v2(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetEccMode(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetEccMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1012,10 +1013,10 @@ func callDeviceGetEccMode(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetEncoderSessions(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetEncoderSessions(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1032,10 +1033,10 @@ func callDeviceGetEncoderSessions(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetEncoderStats(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetEncoderStats(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1059,10 +1060,10 @@ func callDeviceGetEncoderStats(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetEncoderUtilization(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetEncoderUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1081,10 +1082,10 @@ func callDeviceGetEncoderUtilization(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetEnforcedPowerLimit(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetEnforcedPowerLimit(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1098,10 +1099,10 @@ func callDeviceGetEnforcedPowerLimit(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetFBCSessions(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetFBCSessions(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1118,10 +1119,10 @@ func callDeviceGetFBCSessions(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetFBCStats(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetFBCStats(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1129,7 +1130,7 @@ func callDeviceGetFBCStats(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.FBCStats_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 12)
-	ret := handwritten.DeviceGetFBCStats(v0, &v1)
+	ret = handwritten.DeviceGetFBCStats(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1137,10 +1138,10 @@ func callDeviceGetFBCStats(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetFanSpeed(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetFanSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1154,10 +1155,10 @@ func callDeviceGetFanSpeed(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetFanSpeed_v2(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetFanSpeed_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -1171,10 +1172,10 @@ func callDeviceGetFanSpeed_v2(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetFieldValues(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetFieldValues(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -1184,7 +1185,7 @@ func callDeviceGetFieldValues(a unsafe.Pointer) abi.Return {
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	ret := handwritten.DeviceGetFieldValues(v0, v2)
+	ret = handwritten.DeviceGetFieldValues(v0, v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1194,10 +1195,10 @@ func callDeviceGetFieldValues(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetGpuFabricInfo(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetGpuFabricInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1205,7 +1206,7 @@ func callDeviceGetGpuFabricInfo(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.GpuFabricInfo_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 28)
-	ret := handwritten.DeviceGetGpuFabricInfo(v0, &v1)
+	ret = handwritten.DeviceGetGpuFabricInfo(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1213,10 +1214,10 @@ func callDeviceGetGpuFabricInfo(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetGpuFabricInfoV(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetGpuFabricInfoV(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1233,7 +1234,7 @@ func callDeviceGetGpuFabricInfoV(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.GpuFabricInfo_v3_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret := handwritten.DeviceGetGpuFabricInfoV(v0, &v1)
+	ret = handwritten.DeviceGetGpuFabricInfoV(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1241,10 +1242,10 @@ func callDeviceGetGpuFabricInfoV(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetGpuFabricInfo_v4(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetGpuFabricInfo_v4(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1252,7 +1253,7 @@ func callDeviceGetGpuFabricInfo_v4(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.GpuFabricInfo_v4_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 548)
-	ret := handwritten.DeviceGetGpuFabricInfo_v4(v0, &v1)
+	ret = handwritten.DeviceGetGpuFabricInfo_v4(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1260,10 +1261,10 @@ func callDeviceGetGpuFabricInfo_v4(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetGpuMaxPcieLinkGeneration(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetGpuMaxPcieLinkGeneration(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1277,10 +1278,10 @@ func callDeviceGetGpuMaxPcieLinkGeneration(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetGpuOperationMode(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetGpuOperationMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	p2 := marshal.Pointer(a, 2)
@@ -1300,10 +1301,10 @@ func callDeviceGetGpuOperationMode(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetGraphicsRunningProcesses(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetGraphicsRunningProcesses(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1320,10 +1321,10 @@ func callDeviceGetGraphicsRunningProcesses(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetGraphicsRunningProcesses_v2(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetGraphicsRunningProcesses_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1340,10 +1341,10 @@ func callDeviceGetGraphicsRunningProcesses_v2(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetGraphicsRunningProcesses_v3(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetGraphicsRunningProcesses_v3(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1360,10 +1361,10 @@ func callDeviceGetGraphicsRunningProcesses_v3(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetGspFirmwareMode(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetGspFirmwareMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1382,10 +1383,10 @@ func callDeviceGetGspFirmwareMode(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetGspFirmwareVersion(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetGspFirmwareVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1401,33 +1402,41 @@ func callDeviceGetGspFirmwareVersion(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetHandleByIndex(a unsafe.Pointer) abi.Return {
+func callDeviceGetHandleByIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.DeviceGetHandleByIndex(marshal.Word[uint32](a, 0))
+	r1, ret := handwritten.DeviceGetHandleByIndex(s, marshal.Word[uint32](a, 0))
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	*(*uintptr)(p1) = r1.Handle()
+	h1, ret := r1.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = h1
 	return abi.SUCCESS
 }
 
-func callDeviceGetHandleByIndex_v2(a unsafe.Pointer) abi.Return {
+func callDeviceGetHandleByIndex_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.DeviceGetHandleByIndex(marshal.Word[uint32](a, 0))
+	r1, ret := handwritten.DeviceGetHandleByIndex(s, marshal.Word[uint32](a, 0))
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	*(*uintptr)(p1) = r1.Handle()
+	h1, ret := r1.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = h1
 	return abi.SUCCESS
 }
 
-func callDeviceGetHandleByPciBusId(a unsafe.Pointer) abi.Return {
+func callDeviceGetHandleByPciBusId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ok := marshal.Text(a, 0)
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -1436,15 +1445,19 @@ func callDeviceGetHandleByPciBusId(a unsafe.Pointer) abi.Return {
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.DeviceGetHandleByPciBusId(v0)
+	r1, ret := handwritten.DeviceGetHandleByPciBusId(s, v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	*(*uintptr)(p1) = r1.Handle()
+	h1, ret := r1.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = h1
 	return abi.SUCCESS
 }
 
-func callDeviceGetHandleByPciBusId_v2(a unsafe.Pointer) abi.Return {
+func callDeviceGetHandleByPciBusId_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ok := marshal.Text(a, 0)
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -1453,15 +1466,19 @@ func callDeviceGetHandleByPciBusId_v2(a unsafe.Pointer) abi.Return {
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.DeviceGetHandleByPciBusId(v0)
+	r1, ret := handwritten.DeviceGetHandleByPciBusId(s, v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	*(*uintptr)(p1) = r1.Handle()
+	h1, ret := r1.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = h1
 	return abi.SUCCESS
 }
 
-func callDeviceGetHandleBySerial(a unsafe.Pointer) abi.Return {
+func callDeviceGetHandleBySerial(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ok := marshal.Text(a, 0)
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -1470,15 +1487,19 @@ func callDeviceGetHandleBySerial(a unsafe.Pointer) abi.Return {
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.DeviceGetHandleBySerial(v0)
+	r1, ret := handwritten.DeviceGetHandleBySerial(s, v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	*(*uintptr)(p1) = r1.Handle()
+	h1, ret := r1.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = h1
 	return abi.SUCCESS
 }
 
-func callDeviceGetHandleByUUID(a unsafe.Pointer) abi.Return {
+func callDeviceGetHandleByUUID(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ok := marshal.Text(a, 0)
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -1487,15 +1508,19 @@ func callDeviceGetHandleByUUID(a unsafe.Pointer) abi.Return {
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.DeviceGetHandleByUUID(v0)
+	r1, ret := handwritten.DeviceGetHandleByUUID(s, v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	*(*uintptr)(p1) = r1.Handle()
+	h1, ret := r1.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = h1
 	return abi.SUCCESS
 }
 
-func callDeviceGetHandleByUUIDV(a unsafe.Pointer) abi.Return {
+func callDeviceGetHandleByUUIDV(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -1513,18 +1538,22 @@ func callDeviceGetHandleByUUIDV(a unsafe.Pointer) abi.Return {
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.DeviceGetHandleByUUIDV(&v0)
+	r1, ret := handwritten.DeviceGetHandleByUUIDV(s, &v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	*(*uintptr)(p1) = r1.Handle()
+	h1, ret := r1.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = h1
 	return abi.SUCCESS
 }
 
-func callDeviceGetHostVgpuMode(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetHostVgpuMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1538,10 +1567,10 @@ func callDeviceGetHostVgpuMode(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetIndex(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1555,10 +1584,10 @@ func callDeviceGetIndex(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetInforomImageVersion(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetInforomImageVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1574,10 +1603,10 @@ func callDeviceGetInforomImageVersion(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetInforomVersion(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetInforomVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -1593,10 +1622,10 @@ func callDeviceGetInforomVersion(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetJpgUtilization(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetJpgUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1615,10 +1644,10 @@ func callDeviceGetJpgUtilization(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetLastBBXFlushTime(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetLastBBXFlushTime(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1637,10 +1666,10 @@ func callDeviceGetLastBBXFlushTime(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMPSComputeRunningProcesses(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMPSComputeRunningProcesses(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1657,10 +1686,10 @@ func callDeviceGetMPSComputeRunningProcesses(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMPSComputeRunningProcesses_v2(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMPSComputeRunningProcesses_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1677,10 +1706,10 @@ func callDeviceGetMPSComputeRunningProcesses_v2(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMPSComputeRunningProcesses_v3(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMPSComputeRunningProcesses_v3(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -1697,10 +1726,10 @@ func callDeviceGetMPSComputeRunningProcesses_v3(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMarginTemperature(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMarginTemperature(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1715,7 +1744,7 @@ func callDeviceGetMarginTemperature(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.MarginTemperature_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret := handwritten.DeviceGetMarginTemperature(v0, &v1)
+	ret = handwritten.DeviceGetMarginTemperature(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1723,10 +1752,10 @@ func callDeviceGetMarginTemperature(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMaxClockInfo(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMaxClockInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -1740,10 +1769,10 @@ func callDeviceGetMaxClockInfo(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMaxCustomerBoostClock(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMaxCustomerBoostClock(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -1757,10 +1786,10 @@ func callDeviceGetMaxCustomerBoostClock(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMaxMigDeviceCount(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMaxMigDeviceCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1774,10 +1803,10 @@ func callDeviceGetMaxMigDeviceCount(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMaxPcieLinkGeneration(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMaxPcieLinkGeneration(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1791,10 +1820,10 @@ func callDeviceGetMaxPcieLinkGeneration(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMaxPcieLinkWidth(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMaxPcieLinkWidth(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1808,10 +1837,10 @@ func callDeviceGetMaxPcieLinkWidth(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMemoryAffinity(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMemoryAffinity(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -1821,7 +1850,7 @@ func callDeviceGetMemoryAffinity(a unsafe.Pointer) abi.Return {
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	ret := handwritten.DeviceGetMemoryAffinity(v0, v2, marshal.Word[abi.AffinityScope_t](a, 3))
+	ret = handwritten.DeviceGetMemoryAffinity(v0, v2, marshal.Word[abi.AffinityScope_t](a, 3))
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1831,10 +1860,10 @@ func callDeviceGetMemoryAffinity(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMemoryBusWidth(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMemoryBusWidth(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1848,10 +1877,10 @@ func callDeviceGetMemoryBusWidth(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMemoryErrorCounter(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMemoryErrorCounter(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p4 := marshal.Pointer(a, 4)
 	if p4 == nil {
@@ -1865,10 +1894,10 @@ func callDeviceGetMemoryErrorCounter(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMemoryInfo(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMemoryInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1876,7 +1905,7 @@ func callDeviceGetMemoryInfo(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.Memory_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 24)
-	ret := handwritten.DeviceGetMemoryInfo(v0, &v1)
+	ret = handwritten.DeviceGetMemoryInfo(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1884,10 +1913,10 @@ func callDeviceGetMemoryInfo(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMemoryInfo_v2(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMemoryInfo_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1902,7 +1931,7 @@ func callDeviceGetMemoryInfo_v2(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.Memory_v2_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret := handwritten.DeviceGetMemoryInfo_v2(v0, &v1)
+	ret = handwritten.DeviceGetMemoryInfo_v2(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1910,10 +1939,10 @@ func callDeviceGetMemoryInfo_v2(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMigDeviceHandleByIndex(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMigDeviceHandleByIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -1923,14 +1952,18 @@ func callDeviceGetMigDeviceHandleByIndex(a unsafe.Pointer) abi.Return {
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	*(*uintptr)(p2) = r2.Handle()
+	h2, ret := r2.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p2) = h2
 	return abi.SUCCESS
 }
 
-func callDeviceGetMigMode(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMigMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1949,10 +1982,10 @@ func callDeviceGetMigMode(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMinorNumber(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMinorNumber(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1966,10 +1999,10 @@ func callDeviceGetMinorNumber(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetModuleId(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetModuleId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -1983,10 +2016,10 @@ func callDeviceGetModuleId(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetMultiGpuBoard(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetMultiGpuBoard(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2000,10 +2033,10 @@ func callDeviceGetMultiGpuBoard(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetName(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetName(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2019,10 +2052,10 @@ func callDeviceGetName(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetNumFans(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetNumFans(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2036,10 +2069,10 @@ func callDeviceGetNumFans(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetNumGpuCores(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetNumGpuCores(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2053,10 +2086,10 @@ func callDeviceGetNumGpuCores(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetNvLinkCapability(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetNvLinkCapability(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p3 := marshal.Pointer(a, 3)
 	if p3 == nil {
@@ -2070,10 +2103,10 @@ func callDeviceGetNvLinkCapability(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetNvLinkErrorCounter(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetNvLinkErrorCounter(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p3 := marshal.Pointer(a, 3)
 	if p3 == nil {
@@ -2087,10 +2120,10 @@ func callDeviceGetNvLinkErrorCounter(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetNvLinkRemoteDeviceType(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetNvLinkRemoteDeviceType(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2104,10 +2137,10 @@ func callDeviceGetNvLinkRemoteDeviceType(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetNvLinkRemotePciInfo(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetNvLinkRemotePciInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2115,7 +2148,7 @@ func callDeviceGetNvLinkRemotePciInfo(a unsafe.Pointer) abi.Return {
 	}
 	var v2 abi.PciInfo_t
 	marshal.Get(unsafe.Pointer(&v2), p2, 36)
-	ret := handwritten.DeviceGetNvLinkRemotePciInfo(v0, marshal.Word[uint32](a, 1), &v2)
+	ret = handwritten.DeviceGetNvLinkRemotePciInfo(v0, marshal.Word[uint32](a, 1), &v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2123,10 +2156,10 @@ func callDeviceGetNvLinkRemotePciInfo(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetNvLinkRemotePciInfo_v2(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetNvLinkRemotePciInfo_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2134,7 +2167,7 @@ func callDeviceGetNvLinkRemotePciInfo_v2(a unsafe.Pointer) abi.Return {
 	}
 	var v2 abi.PciInfo_t
 	marshal.Get(unsafe.Pointer(&v2), p2, 68)
-	ret := handwritten.DeviceGetNvLinkRemotePciInfo(v0, marshal.Word[uint32](a, 1), &v2)
+	ret = handwritten.DeviceGetNvLinkRemotePciInfo(v0, marshal.Word[uint32](a, 1), &v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2142,10 +2175,10 @@ func callDeviceGetNvLinkRemotePciInfo_v2(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetNvLinkState(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetNvLinkState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2159,10 +2192,10 @@ func callDeviceGetNvLinkState(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetNvLinkVersion(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetNvLinkVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2176,10 +2209,10 @@ func callDeviceGetNvLinkVersion(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetOfaUtilization(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetOfaUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2198,14 +2231,14 @@ func callDeviceGetOfaUtilization(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetP2PStatus(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetP2PStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
-	v1 := marshal.Handle[engine.Device](a, 1)
-	if v1 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+	v1, ret := s.Device(marshal.Word[uintptr](a, 1), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p3 := marshal.Pointer(a, 3)
 	if p3 == nil {
@@ -2219,10 +2252,10 @@ func callDeviceGetP2PStatus(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPciInfo(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPciInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2230,7 +2263,7 @@ func callDeviceGetPciInfo(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.PciInfo_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 32)
-	ret := handwritten.DeviceGetPciInfo(v0, &v1)
+	ret = handwritten.DeviceGetPciInfo(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2238,10 +2271,10 @@ func callDeviceGetPciInfo(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPciInfoExt(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPciInfoExt(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2256,7 +2289,7 @@ func callDeviceGetPciInfoExt(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.PciInfoExt_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret := handwritten.DeviceGetPciInfoExt(v0, &v1)
+	ret = handwritten.DeviceGetPciInfoExt(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2264,10 +2297,10 @@ func callDeviceGetPciInfoExt(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPciInfo_v2(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPciInfo_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2275,7 +2308,7 @@ func callDeviceGetPciInfo_v2(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.PciInfo_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 36)
-	ret := handwritten.DeviceGetPciInfo(v0, &v1)
+	ret = handwritten.DeviceGetPciInfo(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2283,10 +2316,10 @@ func callDeviceGetPciInfo_v2(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPciInfo_v3(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPciInfo_v3(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2294,7 +2327,7 @@ func callDeviceGetPciInfo_v3(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.PciInfo_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 68)
-	ret := handwritten.DeviceGetPciInfo(v0, &v1)
+	ret = handwritten.DeviceGetPciInfo(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2302,10 +2335,10 @@ func callDeviceGetPciInfo_v3(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPcieLinkMaxSpeed(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPcieLinkMaxSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2319,10 +2352,10 @@ func callDeviceGetPcieLinkMaxSpeed(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPcieReplayCounter(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPcieReplayCounter(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2336,10 +2369,10 @@ func callDeviceGetPcieReplayCounter(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPcieSpeed(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPcieSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2353,10 +2386,10 @@ func callDeviceGetPcieSpeed(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPcieThroughput(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPcieThroughput(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2370,10 +2403,10 @@ func callDeviceGetPcieThroughput(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPdi(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPdi(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2388,7 +2421,7 @@ func callDeviceGetPdi(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.Pdi_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret := handwritten.DeviceGetPdi(v0, &v1)
+	ret = handwritten.DeviceGetPdi(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2396,10 +2429,10 @@ func callDeviceGetPdi(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPerformanceState(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPerformanceState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2413,10 +2446,10 @@ func callDeviceGetPerformanceState(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPersistenceMode(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPersistenceMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2430,10 +2463,10 @@ func callDeviceGetPersistenceMode(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPlatformInfo(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPlatformInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2450,7 +2483,7 @@ func callDeviceGetPlatformInfo(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.PlatformInfo_v2_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret := handwritten.DeviceGetPlatformInfo(v0, &v1)
+	ret = handwritten.DeviceGetPlatformInfo(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2458,10 +2491,10 @@ func callDeviceGetPlatformInfo(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPowerManagementDefaultLimit(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPowerManagementDefaultLimit(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2475,10 +2508,10 @@ func callDeviceGetPowerManagementDefaultLimit(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPowerManagementLimit(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPowerManagementLimit(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2492,10 +2525,10 @@ func callDeviceGetPowerManagementLimit(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPowerManagementLimitConstraints(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPowerManagementLimitConstraints(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2514,10 +2547,10 @@ func callDeviceGetPowerManagementLimitConstraints(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPowerManagementMode(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPowerManagementMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2531,10 +2564,10 @@ func callDeviceGetPowerManagementMode(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPowerState(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPowerState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2548,10 +2581,10 @@ func callDeviceGetPowerState(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetPowerUsage(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetPowerUsage(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2565,10 +2598,10 @@ func callDeviceGetPowerUsage(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetProcessUtilization(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetProcessUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	p2 := marshal.Pointer(a, 2)
@@ -2585,10 +2618,10 @@ func callDeviceGetProcessUtilization(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetRemappedRows(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetRemappedRows(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2617,10 +2650,10 @@ func callDeviceGetRemappedRows(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetRemappedRows_v2(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetRemappedRows_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2628,7 +2661,7 @@ func callDeviceGetRemappedRows_v2(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.RemappedRowsInfo_v2_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 24)
-	ret := handwritten.DeviceGetRemappedRows_v2(v0, &v1)
+	ret = handwritten.DeviceGetRemappedRows_v2(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2636,10 +2669,10 @@ func callDeviceGetRemappedRows_v2(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetRepairStatus(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetRepairStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2654,7 +2687,7 @@ func callDeviceGetRepairStatus(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.RepairStatus_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret := handwritten.DeviceGetRepairStatus(v0, &v1)
+	ret = handwritten.DeviceGetRepairStatus(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2662,10 +2695,10 @@ func callDeviceGetRepairStatus(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetRetiredPages(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetRetiredPages(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p3 := marshal.Pointer(a, 3)
 	p2 := marshal.Pointer(a, 2)
@@ -2682,10 +2715,10 @@ func callDeviceGetRetiredPages(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetRetiredPagesPendingStatus(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetRetiredPagesPendingStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2699,10 +2732,10 @@ func callDeviceGetRetiredPagesPendingStatus(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetRetiredPages_v2(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetRetiredPages_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p3 := marshal.Pointer(a, 3)
 	p2 := marshal.Pointer(a, 2)
@@ -2723,10 +2756,10 @@ func callDeviceGetRetiredPages_v2(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetRowRemapperHistogram(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetRowRemapperHistogram(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2734,7 +2767,7 @@ func callDeviceGetRowRemapperHistogram(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.RowRemapperHistogramValues_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 20)
-	ret := handwritten.DeviceGetRowRemapperHistogram(v0, &v1)
+	ret = handwritten.DeviceGetRowRemapperHistogram(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2742,10 +2775,10 @@ func callDeviceGetRowRemapperHistogram(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetSamples(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetSamples(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p3 := marshal.Pointer(a, 3)
 	if p3 == nil {
@@ -2767,10 +2800,10 @@ func callDeviceGetSamples(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetSerial(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetSerial(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2786,10 +2819,10 @@ func callDeviceGetSerial(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetSramEccErrorStatus(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetSramEccErrorStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2804,7 +2837,7 @@ func callDeviceGetSramEccErrorStatus(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.EccSramErrorStatus_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret := handwritten.DeviceGetSramEccErrorStatus(v0, &v1)
+	ret = handwritten.DeviceGetSramEccErrorStatus(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2812,10 +2845,10 @@ func callDeviceGetSramEccErrorStatus(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetSupportedClocksEventReasons(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetSupportedClocksEventReasons(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2829,10 +2862,10 @@ func callDeviceGetSupportedClocksEventReasons(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetSupportedClocksThrottleReasons(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetSupportedClocksThrottleReasons(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2846,10 +2879,10 @@ func callDeviceGetSupportedClocksThrottleReasons(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetSupportedGraphicsClocks(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetSupportedGraphicsClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p3 := marshal.Pointer(a, 3)
 	p2 := marshal.Pointer(a, 2)
@@ -2866,10 +2899,10 @@ func callDeviceGetSupportedGraphicsClocks(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetSupportedMemoryClocks(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetSupportedMemoryClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -2886,10 +2919,10 @@ func callDeviceGetSupportedMemoryClocks(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetTargetFanSpeed(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetTargetFanSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2903,10 +2936,10 @@ func callDeviceGetTargetFanSpeed(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetTemperature(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetTemperature(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2920,10 +2953,10 @@ func callDeviceGetTemperature(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetTemperatureThreshold(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetTemperatureThreshold(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2937,10 +2970,10 @@ func callDeviceGetTemperatureThreshold(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetTemperatureV(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetTemperatureV(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -2955,7 +2988,7 @@ func callDeviceGetTemperatureV(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.Temperature_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, n1)
-	ret := handwritten.DeviceGetTemperatureV(v0, &v1)
+	ret = handwritten.DeviceGetTemperatureV(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2963,14 +2996,14 @@ func callDeviceGetTemperatureV(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetTopologyCommonAncestor(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetTopologyCommonAncestor(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
-	v1 := marshal.Handle[engine.Device](a, 1)
-	if v1 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+	v1, ret := s.Device(marshal.Word[uintptr](a, 1), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -2984,10 +3017,10 @@ func callDeviceGetTopologyCommonAncestor(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetTopologyNearestGpus(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetTopologyNearestGpus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p3 := marshal.Pointer(a, 3)
 	p2 := marshal.Pointer(a, 2)
@@ -2998,16 +3031,20 @@ func callDeviceGetTopologyNearestGpus(a unsafe.Pointer) abi.Return {
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	if ret = marshal.PutList(p2, p3, marshal.Handles(r3), 8, true); ret != abi.SUCCESS {
+	h3, ret := marshal.Handles(r3)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutList(p2, p3, h3, 8, true); ret != abi.SUCCESS {
 		return ret
 	}
 	return abi.SUCCESS
 }
 
-func callDeviceGetTotalEccErrors(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetTotalEccErrors(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p3 := marshal.Pointer(a, 3)
 	if p3 == nil {
@@ -3021,10 +3058,10 @@ func callDeviceGetTotalEccErrors(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetTotalEnergyConsumption(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetTotalEnergyConsumption(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3038,10 +3075,10 @@ func callDeviceGetTotalEnergyConsumption(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetUUID(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetUUID(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3057,10 +3094,10 @@ func callDeviceGetUUID(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetUnrepairableMemoryFlag_v1(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetUnrepairableMemoryFlag_v1(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3068,7 +3105,7 @@ func callDeviceGetUnrepairableMemoryFlag_v1(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.UnrepairableMemoryStatus_v1_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 4)
-	ret := handwritten.DeviceGetUnrepairableMemoryFlag_v1(v0, &v1)
+	ret = handwritten.DeviceGetUnrepairableMemoryFlag_v1(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3076,10 +3113,10 @@ func callDeviceGetUnrepairableMemoryFlag_v1(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetUtilizationRates(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetUtilizationRates(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3087,7 +3124,7 @@ func callDeviceGetUtilizationRates(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.Utilization_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 8)
-	ret := handwritten.DeviceGetUtilizationRates(v0, &v1)
+	ret = handwritten.DeviceGetUtilizationRates(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3095,10 +3132,10 @@ func callDeviceGetUtilizationRates(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetVbiosVersion(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetVbiosVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3114,10 +3151,10 @@ func callDeviceGetVbiosVersion(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetViolationStatus(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetViolationStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -3125,7 +3162,7 @@ func callDeviceGetViolationStatus(a unsafe.Pointer) abi.Return {
 	}
 	var v2 abi.ViolationTime_t
 	marshal.Get(unsafe.Pointer(&v2), p2, 16)
-	ret := handwritten.DeviceGetViolationStatus(v0, marshal.Word[abi.PerfPolicyType_t](a, 1), &v2)
+	ret = handwritten.DeviceGetViolationStatus(v0, marshal.Word[abi.PerfPolicyType_t](a, 1), &v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3133,10 +3170,10 @@ func callDeviceGetViolationStatus(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceGetVirtualizationMode(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceGetVirtualizationMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3150,10 +3187,10 @@ func callDeviceGetVirtualizationMode(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceIsMigDeviceHandle(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceIsMigDeviceHandle(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3167,14 +3204,14 @@ func callDeviceIsMigDeviceHandle(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceOnSameBoard(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceOnSameBoard(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
-	v1 := marshal.Handle[engine.Device](a, 1)
-	if v1 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+	v1, ret := s.Device(marshal.Word[uintptr](a, 1), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -3188,41 +3225,45 @@ func callDeviceOnSameBoard(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callDeviceValidateInforom(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callDeviceValidateInforom(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	return handwritten.DeviceValidateInforom(v0)
 }
 
-func callEventSetCreate(a unsafe.Pointer) abi.Return {
+func callEventSetCreate(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.EventSetCreate()
+	r0, ret := handwritten.EventSetCreate(s)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	*(*uintptr)(p0) = r0.Handle()
+	h0, ret := r0.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p0) = h0
 	return abi.SUCCESS
 }
 
-func callEventSetFree(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.EventSet](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callEventSetFree(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.EventSet(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	return handwritten.EventSetFree(v0)
 }
 
-func callGetBlacklistDeviceCount(a unsafe.Pointer) abi.Return {
+func callGetBlacklistDeviceCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.GetExcludedDeviceCount()
+	r0, ret := handwritten.GetExcludedDeviceCount(s)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3230,14 +3271,14 @@ func callGetBlacklistDeviceCount(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callGetBlacklistDeviceInfoByIndex(a unsafe.Pointer) abi.Return {
+func callGetBlacklistDeviceInfoByIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
 	var v1 abi.ExcludedDeviceInfo_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 148)
-	ret := handwritten.GetExcludedDeviceInfoByIndex(marshal.Word[uint32](a, 0), &v1)
+	ret := handwritten.GetExcludedDeviceInfoByIndex(s, marshal.Word[uint32](a, 0), &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3245,12 +3286,12 @@ func callGetBlacklistDeviceInfoByIndex(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callGetExcludedDeviceCount(a unsafe.Pointer) abi.Return {
+func callGetExcludedDeviceCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.GetExcludedDeviceCount()
+	r0, ret := handwritten.GetExcludedDeviceCount(s)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3258,14 +3299,14 @@ func callGetExcludedDeviceCount(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callGetExcludedDeviceInfoByIndex(a unsafe.Pointer) abi.Return {
+func callGetExcludedDeviceInfoByIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
 	var v1 abi.ExcludedDeviceInfo_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 148)
-	ret := handwritten.GetExcludedDeviceInfoByIndex(marshal.Word[uint32](a, 0), &v1)
+	ret := handwritten.GetExcludedDeviceInfoByIndex(s, marshal.Word[uint32](a, 0), &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3273,22 +3314,22 @@ func callGetExcludedDeviceInfoByIndex(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInit(a unsafe.Pointer) abi.Return {
-	return handwritten.Init()
+func callInit(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	return handwritten.Init(s.Engine())
 }
 
-func callInitWithFlags(a unsafe.Pointer) abi.Return {
-	return handwritten.InitWithFlags(marshal.Word[uint32](a, 0))
+func callInitWithFlags(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	return handwritten.InitWithFlags(s.Engine(), marshal.Word[uint32](a, 0))
 }
 
-func callInit_v2(a unsafe.Pointer) abi.Return {
-	return handwritten.Init()
+func callInit_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	return handwritten.Init(s.Engine())
 }
 
-func callInternalSlot108(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot108(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3302,7 +3343,7 @@ func callInternalSlot108(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot12(a unsafe.Pointer) abi.Return {
+func callInternalSlot12(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ok := marshal.Text(a, 0)
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -3323,7 +3364,7 @@ func callInternalSlot12(a unsafe.Pointer) abi.Return {
 	if p4 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, r2, r3, r4, ret := handwritten.InternalSlot12(v0)
+	r1, r2, r3, r4, ret := handwritten.InternalSlot12(s, v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3334,10 +3375,10 @@ func callInternalSlot12(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot138(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot138(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3351,10 +3392,10 @@ func callInternalSlot138(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot139(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot139(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3368,10 +3409,10 @@ func callInternalSlot139(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot145(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot145(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -3399,10 +3440,10 @@ func callInternalSlot145(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot157(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot157(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3416,10 +3457,10 @@ func callInternalSlot157(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot165(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot165(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	if p2 == nil {
@@ -3429,7 +3470,7 @@ func callInternalSlot165(a unsafe.Pointer) abi.Return {
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	ret := handwritten.InternalSlot165(v0, v2)
+	ret = handwritten.InternalSlot165(v0, v2)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3439,10 +3480,10 @@ func callInternalSlot165(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot207(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot207(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3456,10 +3497,10 @@ func callInternalSlot207(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot208(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot208(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p4 := marshal.Pointer(a, 4)
 	if p4 == nil {
@@ -3469,7 +3510,7 @@ func callInternalSlot208(a unsafe.Pointer) abi.Return {
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	ret := handwritten.InternalSlot208(v0, marshal.Word[uint32](a, 1), marshal.Word[abi.NvLinkErrorCounter_t](a, 2), v4)
+	ret = handwritten.InternalSlot208(v0, marshal.Word[uint32](a, 1), marshal.Word[abi.NvLinkErrorCounter_t](a, 2), v4)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3479,10 +3520,10 @@ func callInternalSlot208(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot211(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot211(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3498,10 +3539,10 @@ func callInternalSlot211(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot213(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot213(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -3518,10 +3559,10 @@ func callInternalSlot213(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot214(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot214(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -3538,10 +3579,10 @@ func callInternalSlot214(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot215(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot215(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
@@ -3558,10 +3599,10 @@ func callInternalSlot215(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot226(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot226(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3569,7 +3610,7 @@ func callInternalSlot226(a unsafe.Pointer) abi.Return {
 	}
 	var v1 abi.InternalAtomicCaps_t
 	marshal.Get(unsafe.Pointer(&v1), p1, 8)
-	ret := handwritten.InternalSlot226(v0, &v1)
+	ret = handwritten.InternalSlot226(v0, &v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3577,7 +3618,7 @@ func callInternalSlot226(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot23(a unsafe.Pointer) abi.Return {
+func callInternalSlot23(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ok := marshal.Text(a, 0)
 	if !ok {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -3590,7 +3631,7 @@ func callInternalSlot23(a unsafe.Pointer) abi.Return {
 	if p2 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r2, ret := handwritten.InternalSlot23(v0, v1)
+	r2, ret := handwritten.InternalSlot23(s, v0, v1)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3598,10 +3639,10 @@ func callInternalSlot23(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot230(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot230(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3615,10 +3656,10 @@ func callInternalSlot230(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot231(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot231(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3634,10 +3675,10 @@ func callInternalSlot231(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot240(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot240(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3651,10 +3692,10 @@ func callInternalSlot240(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot242(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot242(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3668,10 +3709,10 @@ func callInternalSlot242(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot243(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot243(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3685,10 +3726,10 @@ func callInternalSlot243(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot249(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot249(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3702,10 +3743,10 @@ func callInternalSlot249(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot65(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot65(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3719,10 +3760,10 @@ func callInternalSlot65(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot72(a unsafe.Pointer) abi.Return {
-	v0 := marshal.Handle[engine.Device](a, 0)
-	if v0 == nil {
-		return abi.ERROR_INVALID_ARGUMENT
+func callInternalSlot72(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
 	}
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
@@ -3736,7 +3777,7 @@ func callInternalSlot72(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callInternalSlot75(a unsafe.Pointer) abi.Return {
+func callInternalSlot75(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -3749,7 +3790,7 @@ func callInternalSlot75(a unsafe.Pointer) abi.Return {
 	if p3 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, r2, r3, ret := handwritten.InternalSlot75(marshal.Word[uint32](a, 0))
+	r1, r2, r3, ret := handwritten.InternalSlot75(s, marshal.Word[uint32](a, 0))
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3759,18 +3800,18 @@ func callInternalSlot75(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callShutdown(a unsafe.Pointer) abi.Return {
-	return handwritten.Shutdown()
+func callShutdown(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	return handwritten.Shutdown(s.Engine())
 }
 
-func callSystemGetConfComputeState(a unsafe.Pointer) abi.Return {
+func callSystemGetConfComputeState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
 	var v0 abi.ConfComputeSystemState_t
 	marshal.Get(unsafe.Pointer(&v0), p0, 12)
-	ret := handwritten.SystemGetConfComputeState(&v0)
+	ret := handwritten.SystemGetConfComputeState(s, &v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3778,12 +3819,12 @@ func callSystemGetConfComputeState(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callSystemGetCudaDriverVersion(a unsafe.Pointer) abi.Return {
+func callSystemGetCudaDriverVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.SystemGetCudaDriverVersion()
+	r0, ret := handwritten.SystemGetCudaDriverVersion(s)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3791,12 +3832,12 @@ func callSystemGetCudaDriverVersion(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callSystemGetCudaDriverVersion_v2(a unsafe.Pointer) abi.Return {
+func callSystemGetCudaDriverVersion_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.SystemGetCudaDriverVersion()
+	r0, ret := handwritten.SystemGetCudaDriverVersion(s)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3804,12 +3845,12 @@ func callSystemGetCudaDriverVersion_v2(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callSystemGetDriverVersion(a unsafe.Pointer) abi.Return {
+func callSystemGetDriverVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.SystemGetDriverVersion()
+	r0, ret := handwritten.SystemGetDriverVersion(s)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3819,13 +3860,13 @@ func callSystemGetDriverVersion(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callSystemGetHicVersion(a unsafe.Pointer) abi.Return {
+func callSystemGetHicVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p1 := marshal.Pointer(a, 1)
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.SystemGetHicVersion()
+	r1, ret := handwritten.SystemGetHicVersion(s)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3835,12 +3876,12 @@ func callSystemGetHicVersion(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callSystemGetNVMLVersion(a unsafe.Pointer) abi.Return {
+func callSystemGetNVMLVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.SystemGetNVMLVersion()
+	r0, ret := handwritten.SystemGetNVMLVersion(s)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3850,12 +3891,12 @@ func callSystemGetNVMLVersion(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callSystemGetProcessName(a unsafe.Pointer) abi.Return {
+func callSystemGetProcessName(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r1, ret := handwritten.SystemGetProcessName(marshal.Word[uint32](a, 0))
+	r1, ret := handwritten.SystemGetProcessName(s, marshal.Word[uint32](a, 0))
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3865,28 +3906,32 @@ func callSystemGetProcessName(a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
-func callSystemGetTopologyGpuSet(a unsafe.Pointer) abi.Return {
+func callSystemGetTopologyGpuSet(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p2 := marshal.Pointer(a, 2)
 	p1 := marshal.Pointer(a, 1)
 	if p1 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r2, ret := handwritten.SystemGetTopologyGpuSet(marshal.Word[uint32](a, 0))
+	r2, ret := handwritten.SystemGetTopologyGpuSet(s, marshal.Word[uint32](a, 0))
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	if ret = marshal.PutList(p1, p2, marshal.Handles(r2), 8, true); ret != abi.SUCCESS {
+	h2, ret := marshal.Handles(r2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutList(p1, p2, h2, 8, true); ret != abi.SUCCESS {
 		return ret
 	}
 	return abi.SUCCESS
 }
 
-func callUnitGetCount(a unsafe.Pointer) abi.Return {
+func callUnitGetCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	r0, ret := handwritten.UnitGetCount()
+	r0, ret := handwritten.UnitGetCount(s)
 	if ret != abi.SUCCESS {
 		return ret
 	}

@@ -260,9 +260,27 @@ func macroVersion(h *model.Header, name string) (Accept, bool) {
 	return Accept{}, false
 }
 
+// Lifecycle names the symbols that begin and end what all others work on. Their functions get the engine itself.
+var Lifecycle = map[string]bool{"nvmlInit": true, "nvmlInit_v2": true, "nvmlInitWithFlags": true, "nvmlShutdown": true}
+
+// Context is the Go type of the first parameter of a function that no handle leads to the node: the snapshot of the call,
+// or the engine for the symbols of Lifecycle. It is empty for a function that has a handle.
+func (s *Symbol) Context() string {
+	switch {
+	case Lifecycle[s.Name]:
+		return "*engine.Engine"
+	case slices.ContainsFunc(s.Args, func(a Arg) bool { return a.Role == ByHandle }):
+		return ""
+	}
+	return "*engine.Snapshot"
+}
+
 // Params renders the Go parameter types that the prototype prescribes.
 func (s *Symbol) Params() []string {
 	var out []string
+	if context := s.Context(); context != "" {
+		out = append(out, context)
+	}
 	for _, a := range s.Args {
 		switch a.Role {
 		case ByHandle:

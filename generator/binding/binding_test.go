@@ -50,9 +50,9 @@ func bind(t *testing.T, headers ...string) (map[string]*Symbol, error) {
 // TestSignatures is the table of the design: how a C prototype becomes a Go signature.
 func TestSignatures(t *testing.T) {
 	for c, want := range map[string]string{
-		"nvmlReturn_t nvmlX(void);":                                                            "func X() abi.Return",
+		"nvmlReturn_t nvmlX(void);":                                                            "func X(*engine.Snapshot) abi.Return",
 		"nvmlReturn_t nvmlX(nvmlDevice_t d, nvmlKind_t k, int n);":                             "func X(*engine.Device, abi.Kind_t, int32) abi.Return",
-		"nvmlReturn_t nvmlX(const char *uuid, nvmlDevice_t *d);":                               "func X(string) (*engine.Device, abi.Return)",
+		"nvmlReturn_t nvmlX(const char *uuid, nvmlDevice_t *d);":                               "func X(*engine.Snapshot, string) (*engine.Device, abi.Return)",
 		"nvmlReturn_t nvmlX(nvmlDevice_t d, unsigned int *n, nvmlKind_t *k);":                  "func X(*engine.Device) (uint32, abi.Kind_t, abi.Return)",
 		"nvmlReturn_t nvmlX(nvmlDevice_t d, char *name, unsigned int length);":                 "func X(*engine.Device) (string, abi.Return)",
 		"nvmlReturn_t nvmlX(nvmlDevice_t d, char *name, unsigned int *size);":                  "func X(*engine.Device) (string, abi.Return)",
@@ -61,7 +61,7 @@ func TestSignatures(t *testing.T) {
 		"nvmlReturn_t nvmlX(nvmlDevice_t d, nvmlPlain_t *p);":                                  "func X(*engine.Device, *abi.Plain_t) abi.Return",
 		"nvmlReturn_t nvmlX(nvmlDevice_t d, const nvmlPlain_t *p);":                            "func X(*engine.Device, *abi.Plain_t) abi.Return",
 		"nvmlReturn_t nvmlX(nvmlDevice_t d, nvmlSized_t *p);":                                  "func X(*engine.Device, *abi.Sized_v2_t) abi.Return",
-		"nvmlReturn_t nvmlX(unsigned long long mask, unsigned long *words, long long *signd);": "func X(uint64) (uint64, int64, abi.Return)",
+		"nvmlReturn_t nvmlX(unsigned long long mask, unsigned long *words, long long *signd);": "func X(*engine.Snapshot, uint64) (uint64, int64, abi.Return)",
 	} {
 		symbols, err := bind(t, c)
 		require.NoError(t, err, c)

@@ -20,8 +20,10 @@ func Dispatch(in Input) (Files, error) {
 
 func dispatch(in Input) *jen.File {
 	f := goFile("dispatch", "Package dispatch has, for every retired stub, the function that unpacks its arguments and packs its results.")
-	f.Comment("Calls holds the unpacking function of every retired stub, by symbol number.")
-	f.Var().Id("Calls").Op("=").Index(jen.Qual(abiPath, "SymbolCount")).Func().Params(jen.Qual("unsafe", "Pointer")).Qual(abiPath, "Return").
+	f.Comment("Calls holds the unpacking function of every retired stub, by symbol number. It gets the snapshot of the call and the")
+	f.Comment("block of argument words.")
+	f.Var().Id("Calls").Op("=").Index(jen.Qual(abiPath, "SymbolCount")).Func().
+		Params(jen.Op("*").Qual(enginePath, "Snapshot"), jen.Qual("unsafe", "Pointer")).Qual(abiPath, "Return").
 		ValuesFunc(func(g *jen.Group) {
 			for _, s := range in.Symbols {
 				if in.Func(s.Name) != "" {
@@ -33,7 +35,7 @@ func dispatch(in Input) *jen.File {
 	for _, s := range in.Symbols {
 		if name := in.Func(s.Name); name != "" {
 			f.Line()
-			f.Func().Id("call"+s.GoName()).Params(jen.Id("a").Qual("unsafe", "Pointer")).Qual(abiPath, "Return").
+			f.Func().Id("call"+s.GoName()).Params(jen.Id("s").Op("*").Qual(enginePath, "Snapshot"), jen.Id("a").Qual("unsafe", "Pointer")).Qual(abiPath, "Return").
 				BlockFunc(func(g *jen.Group) { unpack(g, s, name) })
 		}
 	}
@@ -66,25 +68,34 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 		results = append(results, r)
 		return r
 	}
+	// handles makes what stands for a result that is a handle, or several
+	handles := func(i int, call *jen.Statement) *jen.Statement {
+		h := jen.Id(fmt.Sprintf("h%d", i))
+		packs = append(packs, func(g *jen.Group) {
+			g.List(h.Clone(), jen.Id("ret")).Op(":=").Add(call)
+			g.If(jen.Id("ret").Op("!=").Qual(abiPath, "SUCCESS")).Block(jen.Return(jen.Id("ret")))
+		})
+		return h
+	}
 	// store runs a packing function that can itself fail
 	store := func(call *jen.Statement) {
 		packs = append(packs, func(g *jen.Group) {
 			g.If(jen.Id("ret").Op("=").Add(call), jen.Id("ret").Op("!=").Qual(abiPath, "SUCCESS")).Block(jen.Return(jen.Id("ret")))
 		})
 	}
-	value := func(a binding.Arg, r *jen.Statement) *jen.Statement {
-		if a.IsHandle() {
-			return r.Clone().Dot("Handle").Call()
-		}
-		return r.Clone()
-	}
 
+	switch s.Context() {
+	case "*engine.Engine":
+		args = append(args, jen.Id("s").Dot("Engine").Call())
+	case "*engine.Snapshot":
+		args = append(args, jen.Id("s"))
+	}
 	for _, a := range s.Args {
 		v := jen.Id(fmt.Sprintf("v%d", a.At))
 		switch a.Role {
 		case binding.ByHandle:
-			g.Add(v.Clone()).Op(":=").Qual(marshalPath, "Handle").Types(jen.Qual(enginePath, binding.HandleType(a.Type.Name))).Call(jen.Id("a"), jen.Lit(a.At))
-			g.If(v.Clone().Op("==").Nil()).Block(invalid())
+			g.List(v.Clone(), jen.Id("ret")).Op(":=").Id("s").Dot(binding.HandleType(a.Type.Name)).Call(word(a.At, "uintptr"), jen.Qual(enginePath, "Alive"))
+			g.If(jen.Id("ret").Op("!=").Qual(abiPath, "SUCCESS")).Block(jen.Return(jen.Id("ret")))
 			args = append(args, v)
 		case binding.ByValue:
 			args = append(args, word(a.At, binding.GoType(a.Type)))
@@ -104,12 +115,12 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 					optional = optional.Op("&&").Add(null)
 				}
 			}
+			typ := goType(a.ElemType())
+			if a.IsHandle() {
+				typ, r = jen.Uintptr(), handles(a.At, r.Clone().Dot("Handle").Call())
+			}
 			stores = append(stores, func(g *jen.Group) {
-				typ := goType(a.ElemType())
-				if a.IsHandle() {
-					typ = jen.Uintptr()
-				}
-				set := jen.Op("*").Parens(jen.Op("*").Add(typ)).Parens(p.Clone()).Op("=").Add(value(a, r))
+				set := jen.Op("*").Parens(jen.Op("*").Add(typ)).Parens(p.Clone()).Op("=").Add(r)
 				if a.Optional {
 					set = jen.If(p.Clone().Op("!=").Nil()).Block(set)
 				}
@@ -135,7 +146,7 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 			p, r := pointer(a.At, true), result(a.At)
 			list := r.Clone()
 			if a.IsHandle() {
-				list = jen.Qual(marshalPath, "Handles").Call(r.Clone())
+				list = handles(a.At, jen.Qual(marshalPath, "Handles").Call(r.Clone()))
 			}
 			if a.Role == binding.Also {
 				store(jen.Qual(marshalPath, "PutArray").Call(p, list, jen.Lit(int(a.Extent))))
@@ -187,7 +198,11 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 		g.Return(call)
 		return
 	}
-	g.List(append(results, jen.Id("ret"))...).Op(":=").Add(call)
+	assign := ":="
+	if len(results) == 0 && s.Context() == "" {
+		assign = "=" // a handle was looked up before
+	}
+	g.List(append(results, jen.Id("ret"))...).Op(assign).Add(call)
 	g.If(jen.Id("ret").Op("!=").Qual(abiPath, "SUCCESS")).Block(jen.Return(jen.Id("ret")))
 	for _, s := range stores {
 		s(g)

@@ -74,6 +74,8 @@ type Function struct {
 	Guarded bool `json:"guarded,omitempty"`
 	// Internal prototypes stand in no header.
 	Internal bool `json:"internal,omitempty"`
+	// Mentions says what the comment above the prototype speaks of, in the words of mentions.go.
+	Mentions []string `json:"mentions,omitempty"`
 }
 
 // Param is a parameter of a prototype.

@@ -45,6 +45,7 @@ func Parse(nvml, name string, text, internal []byte) (*Header, error) {
 			return nil, fmt.Errorf("%s: %s is declared only without NVML_NO_UNVERSIONED_FUNC_DEFS", name, f.Name)
 		}
 	}
+	full.mention(text)
 	return full, nil
 }
 

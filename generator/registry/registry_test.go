@@ -52,7 +52,7 @@ func DeviceGetComputeRunningProcesses_v3(d *engine.Device) ([]abi.ProcessInfo_t,
 // Count counts.
 //
 //nvml:symbol nvmlDeviceGetCount nvmlDeviceGetCount_v2
-func Count() (uint32, abi.Return) { return 0, 0 }
+func Count(s *engine.Snapshot) (uint32, abi.Return) { return 0, 0 }
 `, ""},
 		"a directive on an unexported function": {`
 //nvml:symbol nvmlDeviceGetIrqNum

@@ -4,7 +4,6 @@ package marshal
 import (
 	"unsafe"
 
-	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
@@ -14,21 +13,18 @@ func Word[T any](args unsafe.Pointer, i uintptr) T { return *(*T)(unsafe.Add(arg
 // Pointer reads argument i as an address of the caller's.
 func Pointer(args unsafe.Pointer, i uintptr) unsafe.Pointer { return Word[unsafe.Pointer](args, i) }
 
-// Handle reads argument i as a handle of a T, nil if it is none of this generation.
-func Handle[T any](args unsafe.Pointer, i uintptr) *T {
-	t, _ := engine.Object(Word[uintptr](args, i)).(*T)
-	return t
-}
-
-type handler interface{ Handle() uintptr }
-
 // Handles turns engine objects into the addresses that stand for them.
-func Handles[T handler](list []T) []uintptr {
+func Handles[T interface {
+	Handle() (uintptr, abi.Return)
+}](list []T) ([]uintptr, abi.Return) {
 	out := make([]uintptr, len(list))
 	for i, t := range list {
-		out[i] = t.Handle()
+		var ret abi.Return
+		if out[i], ret = t.Handle(); ret != abi.SUCCESS {
+			return nil, ret
+		}
 	}
-	return out
+	return out, abi.SUCCESS
 }
 
 // maxText bounds how far a caller's string is read: names and identifiers are short.

@@ -15,6 +15,7 @@ import (
 
 // lives counts references as the front does.
 type lives struct {
+	engine     *engine.Engine
 	host       *enginetest.Host
 	mu         sync.Mutex
 	references int
@@ -24,7 +25,7 @@ func (l *lives) begin() abi.Return {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.references == 0 {
-		if ret := handwritten.Init(); ret != abi.SUCCESS {
+		if ret := handwritten.Init(l.engine); ret != abi.SUCCESS {
 			return ret
 		}
 	}
@@ -36,14 +37,14 @@ func (l *lives) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.references--; l.references == 0 {
-		handwritten.Shutdown()
-		l.host.NextGeneration()
+		handwritten.Shutdown(l.engine)
+		l.host.End()
 	}
 }
 
 func TestRace(t *testing.T) {
-	host := enginetest.Use("NVMLFAB_STATE_DIR", t.TempDir())
-	l := &lives{host: host}
+	host := enginetest.New("NVMLFAB_STATE_DIR", t.TempDir())
+	l := &lives{engine: engine.New(host), host: host}
 	var wg sync.WaitGroup
 	for i := range 64 {
 		wg.Go(func() {
@@ -53,13 +54,22 @@ func TestRace(t *testing.T) {
 					t.Errorf("Init = %d", ret)
 					return
 				}
-				device, ret := handwritten.DeviceGetHandleByIndex(random.Uint32N(8))
-				if ret != abi.SUCCESS || engine.Object(device.Handle()) != device {
+				s := l.engine.Snapshot()
+				device, ret := handwritten.DeviceGetHandleByIndex(s, random.Uint32N(8))
+				if ret != abi.SUCCESS {
 					t.Errorf("DeviceGetHandleByIndex = %d", ret)
 				}
-				set, ret := handwritten.EventSetCreate()
-				if ret != abi.SUCCESS || engine.Object(set.Handle()) != set {
+				handle, _ := device.Handle()
+				if found, ret := s.Device(handle, engine.Alive); ret != abi.SUCCESS || found != device {
+					t.Errorf("the device's handle: %d", ret)
+				}
+				set, ret := handwritten.EventSetCreate(s)
+				if ret != abi.SUCCESS {
 					t.Errorf("EventSetCreate = %d", ret)
+				}
+				handle, _ = set.Handle()
+				if _, ret := s.EventSet(handle, 0); ret != abi.SUCCESS {
+					t.Errorf("the set's handle: %d", ret)
 				}
 				for range 20 {
 					calls[random.IntN(len(calls))](device, set, string(device.UUID))

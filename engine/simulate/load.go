@@ -1,0 +1,239 @@
+// Package simulate works out what a GPU reads at a time. Its functions are pure: the same profile, settings and time give
+// the same reading in every process, so that programs which share nothing still agree.
+//
+// All readings follow one load curve per device, which is constant within a second and repeats after a period. The curve
+// gives utilisation and the power that is asked for. Temperature follows the load that is asked for, not the one that is
+// served; the temperature and the power limit decide what throttles; clocks and the power drawn follow from that. So no
+// reading depends on itself.
+package simulate
+
+import (
+	"math"
+
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// Settings are what is in force on a device in place of what its profile says.
+type Settings struct {
+	// PowerLimitMW is the power limit in force, in mW.
+	PowerLimitMW profiles.Opt[uint32]
+	// LockedMinMHz and LockedMaxMHz are the range that the graphics clock is locked to, in MHz.
+	LockedMinMHz, LockedMaxMHz profiles.Opt[uint32]
+}
+
+const (
+	// maxPeriod is the longest time, in s, after which a curve repeats, and minPeriod the shortest of one that moves.
+	maxPeriod = 3600
+	minPeriod = 600
+	// inertia is the time, in s, in which a GPU covers 63 % of the way to the temperature that its load leads to.
+	inertia = 30
+)
+
+// inputs are all that readings depend on. Devices with equal inputs read the same.
+type inputs struct {
+	index       uint32
+	dynamic     profiles.DynamicMetrics
+	utilization profiles.Utilization
+	used        struct{ gpu, memory uint32 } // by processes, in percent
+	power       profiles.Power
+	thermal     profiles.Thermal
+	clocks      profiles.Clocks
+	reasons     profiles.ClocksThrottleReasons
+	settings    Settings
+}
+
+// inputsOf collects the inputs. A GPU's engines are at least as busy as its processes keep them.
+func inputsOf(d *profiles.Device, s Settings) inputs {
+	in := inputs{
+		index: d.Index, dynamic: d.DynamicMetrics, utilization: d.Utilization, power: d.Power, thermal: d.Thermal,
+		clocks: d.Clocks, reasons: d.ClocksThrottleReasons, settings: s,
+	}
+	var encoder, decoder uint32
+	for i := range d.Processes {
+		p := &d.Processes[i]
+		in.used.gpu = min(in.used.gpu+p.SMUtil.Or(0), 100)
+		in.used.memory = min(in.used.memory+p.MemUtil.Or(0), 100)
+		encoder = min(encoder+p.EncUtil.Or(0), 100)
+		decoder = min(decoder+p.DecUtil.Or(0), 100)
+	}
+	u := &in.utilization
+	atLeast(&u.GPU, in.used.gpu)
+	atLeast(&u.Memory, in.used.memory)
+	atLeast(&u.Encoder, encoder)
+	atLeast(&u.Decoder, decoder)
+	return in
+}
+
+func atLeast(percent *profiles.Opt[uint32], n uint32) {
+	if n > percent.Or(0) {
+		*percent = profiles.Some(n)
+	}
+}
+
+// What moves is what the profile's dynamic_metrics has a section for; the power also follows a limit that was set.
+func (in *inputs) loadMoves() bool {
+	return in.dynamic.Utilization != profiles.DynamicUtilization{}
+}
+func (in *inputs) temperatureMoves() bool {
+	return in.dynamic.Temperature != profiles.DynamicTemperature{}
+}
+func (in *inputs) powerMoves() bool {
+	return in.dynamic.Power != profiles.DynamicPower{} || in.settings.PowerLimitMW.Valid
+}
+
+// heats says that the temperature rises with the load. It does unless the profile describes a wave.
+func (in *inputs) heats() bool {
+	m := &in.dynamic.Temperature
+	return in.loadMoves() && m.RampC.Or(0) > 0 && !m.RampPeriodSec.Valid
+}
+
+// burst is how long a burst and how long a pause lasts, in s, and wave the period of the temperature's wave. Both end
+// within the longest period.
+func (in *inputs) burst() int64 {
+	return min(max(int64(in.dynamic.Utilization.BurstPeriodSec.Or(30)), 1), maxPeriod/2)
+}
+func (in *inputs) wave() int64 {
+	return min(max(int64(in.dynamic.Temperature.RampPeriodSec.Or(60)), 1), maxPeriod)
+}
+
+// period is the time, in s, after which all readings repeat: a whole number of bursts and, where that is no longer than
+// an hour, of waves.
+func (in *inputs) period() int64 {
+	unit := int64(1)
+	switch {
+	case !in.loadMoves() && !in.temperatureMoves() && in.dynamic.Power == profiles.DynamicPower{}:
+		return 1
+	case in.loadMoves() && in.dynamic.Utilization.Pattern.Value == "burst":
+		unit = 2 * in.burst()
+	}
+	if in.temperatureMoves() && !in.heats() {
+		if both := unit / gcd(unit, in.wave()) * in.wave(); both <= maxPeriod {
+			unit = both
+		}
+	}
+	return unit * ((max(minPeriod, unit) + unit - 1) / unit)
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// noise keeps the noise of one reading apart from that of another.
+type noise uint64
+
+const (
+	loadNoise noise = iota + 1
+	temperatureNoise
+)
+
+// noise is a number from 0 up to 1, another one for every second of the period.
+func (in *inputs) noise(n noise, second int64) float64 {
+	x := mix(uint64(in.dynamic.Seed.Or(0)))
+	x = mix(x ^ uint64(in.index))
+	x = mix(x ^ uint64(n))
+	x = mix(x ^ uint64(second))
+	return float64(x>>11) / (1 << 53)
+}
+
+// mix is the output function of SplitMix64.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// between maps a number from 0 up to 1 onto the integers from lo to hi.
+func between(lo, hi int64, at float64) int64 {
+	return min(lo+int64(at*float64(hi-lo+1)), hi)
+}
+
+// load is what is asked of a GPU in one second.
+type load struct {
+	gpu, memory uint32 // in percent
+	place       float64
+}
+
+// load is the load in a second of the period. Its place, from 0 to 1, is where it lies in the range that the profile
+// allows: anywhere, or in the lowest or highest quarter if the pattern says idle or busy. A burst alternates between the
+// two, pause first. GPU and memory are at the same place.
+func (in *inputs) load(second int64) load {
+	at := in.noise(loadNoise, second)
+	if !in.loadMoves() {
+		return load{in.utilization.GPU.Or(0), in.utilization.Memory.Or(0), at}
+	}
+	m := &in.dynamic.Utilization
+	idle, busy := m.Pattern.Value == "idle", m.Pattern.Value == "busy"
+	if m.Pattern.Value == "burst" {
+		busy = second/in.burst()%2 != 0
+		idle = !busy
+	}
+	percent := func(least, most profiles.Opt[uint32]) uint32 {
+		hi := int64(most.Or(100))
+		lo := min(int64(least.Or(0)), hi)
+		quarter := (hi - lo) / 4
+		switch {
+		case idle:
+			hi = lo + quarter
+		case busy:
+			lo = hi - quarter
+		}
+		return uint32(between(lo, hi, at))
+	}
+	l := load{max(percent(m.GPUMin, m.GPUMax), in.used.gpu), max(percent(m.MemoryMin, m.MemoryMax), in.used.memory), at}
+	switch {
+	case idle:
+		l.place = at / 4
+	case busy:
+		l.place = (3 + at) / 4
+	}
+	return l
+}
+
+// demand is the power, in mW, that the GPU would draw at a load if nothing held it back: the base, and as much more or
+// less as the load is above or below the middle of its range. Where the load does not move, noise takes its place.
+func (in *inputs) demand(l load) uint32 {
+	m := &in.dynamic.Power
+	static := in.power.CurrentDrawMW.Or(0)
+	if *m == (profiles.DynamicPower{}) {
+		return static
+	}
+	base, v := int64(m.BaseMW.Or(static)), int64(m.VarianceMW.Or(0))
+	return uint32(min(max(base+between(-v, v, l.place), 0), math.MaxUint32))
+}
+
+// temperature is the GPU's temperature in a second of the period, in °C: the base, the ramp's part of warmth or of a sine
+// wave, and noise to either side; no less than 0 and no more than where the GPU shuts down.
+func (in *inputs) temperature(second, period int64, warmth float64) int32 {
+	m := &in.dynamic.Temperature
+	static := in.thermal.TemperatureGPUC.Or(0)
+	if !in.temperatureMoves() {
+		return static
+	}
+	if !in.heats() {
+		turns := max((period+in.wave()/2)/in.wave(), 1)
+		warmth = (1 + math.Sin(2*math.Pi*float64(second*turns%period)/float64(period))) / 2
+	}
+	v := int64(m.VarianceC.Or(0))
+	t := int64(m.BaseC.Or(static)) + int64(math.Round(warmth*float64(m.RampC.Or(0)))) +
+		between(-v, v, in.noise(temperatureNoise, second))
+	if limit, ok := in.degrees(in.thermal.ShutdownThresholdC, in.thermal.TLimitShutdownC).Get(); ok {
+		t = min(t, limit)
+	}
+	return int32(min(max(t, 0), math.MaxInt32))
+}
+
+// degrees is a threshold in °C, from the absolute one or from the T.Limit reading that it stands for.
+func (in *inputs) degrees(absolute, margin profiles.Opt[int32]) profiles.Opt[int64] {
+	t := &in.thermal
+	switch {
+	case absolute.Valid:
+		return profiles.Some(int64(absolute.Value))
+	case margin.Valid && t.TLimitC.Valid && t.TemperatureGPUC.Valid:
+		return profiles.Some(int64(t.TemperatureGPUC.Value) + int64(t.TLimitC.Value) - int64(margin.Value))
+	}
+	return profiles.Opt[int64]{}
+}

@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"strings"
+	"time"
+
+	"github.com/nvmlfab/nvmlfab/engine/host"
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// Snapshot is what the node is at an instant. It does not change, and neither does what it leads to. Objects of two
+// snapshots are never the same, even where they stand for the same GPU: compare their numbers, not their addresses.
+type Snapshot struct {
+	Board   *profiles.Board
+	Devices []*Device
+	// Branch is the driver's branch, such as 580; 0 if the profile gives no driver version.
+	Branch     int
+	objects    map[host.Key]any // what is no whole GPU
+	generation *generation
+}
+
+// snapshot makes the snapshot of a board.
+func (g *generation) snapshot(board *profiles.Board) *Snapshot {
+	s := &Snapshot{
+		Board:      board,
+		Devices:    make([]*Device, len(board.Devices)),
+		Branch:     profiles.Branch(board.System.DriverVersion.Value),
+		generation: g,
+	}
+	devices := make([]Device, len(board.Devices))
+	for i := range devices {
+		devices[i] = Device{view{s, host.Key{Kind: host.Device, Device: uint32(i)}}, &board.Devices[i]}
+		s.Devices[i] = &devices[i]
+	}
+	return s
+}
+
+// Engine is the engine whose node the snapshot shows.
+func (s *Snapshot) Engine() *Engine { return s.generation.engine }
+
+// Now is the time of the process.
+func (s *Snapshot) Now() time.Time { return s.generation.engine.host.Now() }
+
+// DeviceAt is the device of that index, or nil.
+func (s *Snapshot) DeviceAt(index uint32) *Device {
+	if uint64(index) >= uint64(len(s.Devices)) {
+		return nil
+	}
+	return s.Devices[index]
+}
+
+// DeviceBy is the first device that match accepts, or nil.
+func (s *Snapshot) DeviceBy(match func(*Device) bool) *Device {
+	for _, d := range s.Devices {
+		if match(d) {
+			return d
+		}
+	}
+	return nil
+}
+
+// DeviceByUUID finds a device by its UUID, in either case.
+func (s *Snapshot) DeviceByUUID(uuid string) *Device {
+	return s.DeviceBy(func(d *Device) bool { return strings.EqualFold(string(d.UUID), uuid) })
+}
+
+// DeviceByBusID finds a device by its PCI address.
+func (s *Snapshot) DeviceByBusID(id profiles.BusID) *Device {
+	return s.DeviceBy(func(d *Device) bool {
+		have, ok := d.PCI.BusID.Get()
+		return ok && have == id
+	})
+}
+
+// Need is what a function wants of the object that a handle stands for.
+type Need uint8
+
+const (
+	// Alive wants a GPU that is not lost.
+	Alive Need = 1 << iota
+	// WholeGPU wants a GPU, no MIG device.
+	WholeGPU
+)
+
+// key is what a handle stands for, which the snapshot need not have any more.
+func (s *Snapshot) key(handle uintptr) (host.Key, bool) {
+	return s.generation.engine.host.Key(s.generation.number, handle)
+}
+
+// Device is the GPU or MIG device that a handle stands for; INVALID_ARGUMENT if there is none.
+func (s *Snapshot) Device(handle uintptr, _ Need) (*Device, abi.Return) {
+	key, ok := s.key(handle)
+	if !ok || key.Kind != host.Device || uint64(key.Device) >= uint64(len(s.Devices)) {
+		return nil, abi.ERROR_INVALID_ARGUMENT
+	}
+	return s.Devices[key.Device], abi.SUCCESS
+}
+
+// object is the object of the node that a handle stands for; INVALID_ARGUMENT if there is none.
+func object[T any](s *Snapshot, handle uintptr) (*T, abi.Return) {
+	if key, ok := s.key(handle); ok {
+		if o, ok := s.objects[key].(*T); ok {
+			return o, abi.SUCCESS
+		}
+	}
+	return nil, abi.ERROR_INVALID_ARGUMENT
+}
+
+// GpuInstance is the GPU instance that a handle stands for; INVALID_ARGUMENT if there is none.
+func (s *Snapshot) GpuInstance(handle uintptr, _ Need) (*GpuInstance, abi.Return) {
+	return object[GpuInstance](s, handle)
+}
+
+// ComputeInstance is the compute instance that a handle stands for; INVALID_ARGUMENT if there is none.
+func (s *Snapshot) ComputeInstance(handle uintptr, _ Need) (*ComputeInstance, abi.Return) {
+	return object[ComputeInstance](s, handle)
+}
+
+// Unit is the S-class unit that a handle stands for; INVALID_ARGUMENT if there is none.
+func (s *Snapshot) Unit(handle uintptr, _ Need) (*Unit, abi.Return) { return object[Unit](s, handle) }
+
+// owned is the object of the process that a handle stands for; INVALID_ARGUMENT if there is none of that kind.
+func (s *Snapshot) owned(handle uintptr, kind host.Kind) (owned, abi.Return) {
+	if key, ok := s.key(handle); !ok || key.Kind != kind {
+		return owned{}, abi.ERROR_INVALID_ARGUMENT
+	}
+	return owned{s, handle}, abi.SUCCESS
+}
+
+// EventSet is the set of events that a handle stands for; INVALID_ARGUMENT if there is none.
+func (s *Snapshot) EventSet(handle uintptr, _ Need) (*EventSet, abi.Return) {
+	o, ret := s.owned(handle, host.EventSet)
+	return &EventSet{o}, ret
+}
+
+// SystemEventSet is the set of events of the machine that a handle stands for; INVALID_ARGUMENT if there is none.
+func (s *Snapshot) SystemEventSet(handle uintptr, _ Need) (*SystemEventSet, abi.Return) {
+	o, ret := s.owned(handle, host.SystemEventSet)
+	return &SystemEventSet{o}, ret
+}
+
+// GpmSample is the sample that a handle stands for; INVALID_ARGUMENT if there is none.
+func (s *Snapshot) GpmSample(handle uintptr, _ Need) (*GpmSample, abi.Return) {
+	o, ret := s.owned(handle, host.GpmSample)
+	return &GpmSample{o}, ret
+}

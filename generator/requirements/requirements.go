@@ -1,0 +1,231 @@
+// Package requirements knows what a caller must have before a symbol answers: whether it must
+// be an administrator, whether a handle of a MIG device will do, and whether the GPU must be
+// alive. The answers stand in table.yaml. What NVIDIA's header and a symbol's name say is a
+// hint: where they hint at something, the table must have a row, whatever the row decides.
+package requirements
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/nvmlfab/nvmlfab/generator/binding"
+	"github.com/nvmlfab/nvmlfab/generator/model"
+)
+
+//go:embed table.yaml
+var table []byte
+
+const path = "generator/requirements/table.yaml"
+
+// Who may call a symbol.
+type Who string
+
+const (
+	Anybody     Who = "none"
+	Admin       Who = "admin"
+	Restricted  Who = "admin-unless-unrestricted" // an API restriction of the device decides
+	MIGConfig   Who = "mig-config"                // an administrator, or who has that capability
+	MIGMonitor  Who = "mig-monitor"
+	answers         = "answers"
+	gpuIsLost       = "GPU_IS_LOST"
+	invalid         = "INVALID_ARGUMENT"
+	unsupported     = "NOT_SUPPORTED"
+)
+
+// Row is what the table says of one symbol.
+type Row struct {
+	Symbol string `yaml:"symbol"`
+	Who    Who    `yaml:"who"`
+	// API is the restriction that decides for admin-unless-unrestricted.
+	API string `yaml:"api"`
+	// MIG is what a handle of a MIG device gets: "answers", INVALID_ARGUMENT or NOT_SUPPORTED.
+	MIG string `yaml:"mig"`
+	// Lost is what a lost GPU gets: GPU_IS_LOST or "answers".
+	Lost string `yaml:"lost"`
+	Why  string `yaml:"why"`
+
+	line int
+}
+
+// Requirement is a row with the defaults filled in.
+type Requirement struct {
+	Who  Who    `json:"who"`
+	API  string `json:"api,omitempty"`
+	MIG  string `json:"mig,omitempty"`  // "" where the caller passes no device
+	Lost string `json:"lost,omitempty"` // "" where no GPU is concerned
+	Why  string `json:"why,omitempty"`  // "" where the table has no row
+}
+
+// Table is the committed table.
+type Table struct{ rows map[string]*Row }
+
+// Read reads the table and holds it against the symbols that there are. Its error names every
+// row that is missing or wrong.
+func Read(symbols []*binding.Symbol) (*Table, error) { return read(table, symbols) }
+
+func read(text []byte, symbols []*binding.Symbol) (*Table, error) {
+	var list []*Row
+	var node yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec.KnownFields(true)
+	if err := dec.Decode(&list); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := yaml.Unmarshal(text, &node); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	t := &Table{rows: map[string]*Row{}}
+	byName := map[string]*binding.Symbol{}
+	for _, s := range symbols {
+		byName[s.Name] = s
+	}
+	spoken := mentions(symbols)
+	var problems []string
+	for i, r := range list {
+		r.line = node.Content[0].Content[i].Line
+		what := r.wrong(byName[r.Symbol], spoken[model.Family(r.Symbol)])
+		if before := t.rows[r.Symbol]; before != nil {
+			what = append(what, fmt.Sprintf("line %d has a row for it already", before.line))
+		}
+		for _, w := range what {
+			problems = append(problems, fmt.Sprintf("%s:%d: %s: %s", path, r.line, r.Symbol, w))
+		}
+		t.rows[r.Symbol] = r
+	}
+	for _, s := range symbols {
+		if hints := hints(s, spoken[model.Family(s.Name)]); len(hints) > 0 && t.rows[s.Name] == nil {
+			problems = append(problems, fmt.Sprintf("%s: %s has no row, but %s; add one such as\n  %s",
+				path, s.Name, strings.Join(hints, " and "), suggestion(s)))
+		}
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("%s", strings.Join(problems, "\n"))
+	}
+	return t, nil
+}
+
+// wrong lists what is wrong with a row of symbol s, whose comments speak of spoken.
+func (r *Row) wrong(s *binding.Symbol, spoken []string) []string {
+	if s == nil {
+		return []string{"no header declares it"}
+	}
+	var out []string
+	oneOf := func(key, have string, want ...string) {
+		if !slices.Contains(want, have) {
+			out = append(out, fmt.Sprintf("%s is %q, want one of %s", key, have, strings.Join(want, ", ")))
+		}
+	}
+	oneOf("who", string(r.Who), string(Anybody), string(Admin), string(Restricted), string(MIGConfig), string(MIGMonitor))
+	if (r.Who == Restricted) != (r.API != "") {
+		out = append(out, "api goes with who: admin-unless-unrestricted, and with nothing else")
+	}
+	device := takesDevice(s)
+	switch {
+	case r.MIG != "" && !device:
+		out = append(out, "mig is given, but the caller passes no device")
+	case r.MIG != "":
+		oneOf("mig", r.MIG, answers, invalid, unsupported)
+	case device && slices.Contains(spoken, model.MentionsMIG):
+		out = append(out, "the header speaks of MIG, so mig must say what a MIG device gets")
+	}
+	if r.Lost != "" {
+		oneOf("lost", r.Lost, answers, gpuIsLost)
+	} else if slices.Contains(spoken, model.MentionsLost) {
+		out = append(out, "the header speaks of lost GPUs, so lost must say what one gets")
+	}
+	if r.Why == "" {
+		out = append(out, "why is missing")
+	}
+	return out
+}
+
+// verbs are the words by which a name says that the symbol changes something.
+var verbs = []string{
+	"Set", "Reset", "Clear", "Create", "Destroy", "Remove", "Modify", "Install", "Uninstall", "Discover", "Freeze", "Attach",
+	"Detach", "Update", "Activate", "Deactivate", "Write", "Force", "Enable", "Disable", "Flush", "Inject", "Load", "Unload",
+}
+
+// questions are the words by which a name says that it only reads; the words after them are nouns.
+var questions = []string{"Get", "Query", "Is"}
+
+// hints says why a symbol needs a row, if it does.
+func hints(s *binding.Symbol, spoken []string) []string {
+	var out []string
+	for _, w := range model.Words(s.Name) {
+		if slices.Contains(questions, w) {
+			break
+		}
+		if slices.Contains(verbs, w) {
+			out = append(out, "its name says "+w)
+		}
+	}
+	for _, m := range spoken {
+		if m != model.MentionsMIG || takesDevice(s) {
+			out = append(out, "the header speaks of "+m)
+		}
+	}
+	return out
+}
+
+func suggestion(s *binding.Symbol) string {
+	mig := ""
+	if takesDevice(s) {
+		mig = "mig: INVALID_ARGUMENT, "
+	}
+	return fmt.Sprintf("- {symbol: %s, who: admin, %swhy: what decides it}", s.Name, mig)
+}
+
+// mentions joins what the comments of a family speak of: a name that a newer version has
+// replaced often has no comment of its own.
+func mentions(symbols []*binding.Symbol) map[string][]string {
+	out := map[string][]string{}
+	for _, s := range symbols {
+		family := model.Family(s.Name)
+		out[family] = append(out[family], s.Mentions()...)
+	}
+	for family, list := range out {
+		slices.Sort(list)
+		out[family] = slices.Compact(list)
+	}
+	return out
+}
+
+func takesDevice(s *binding.Symbol) bool { return s.Func.TakesDevice() }
+
+// takesGPU reports whether the caller passes a handle that a GPU, or a part of one, is behind.
+func takesGPU(s *binding.Symbol) bool {
+	return slices.ContainsFunc(s.Func.Params, func(p model.Param) bool {
+		return p.Type.Stars == 0 && slices.Contains(gpuHandles, p.Type.Name)
+	})
+}
+
+var gpuHandles = []string{"nvmlDevice_t", "nvmlGpuInstance_t", "nvmlComputeInstance_t"}
+
+// Of is what a symbol requires. Without a row anybody may call it, MIG devices are answered,
+// and a lost GPU is not.
+func (t *Table) Of(s *binding.Symbol) Requirement {
+	r := Requirement{Who: Anybody}
+	if takesDevice(s) {
+		r.MIG = answers
+	}
+	if takesGPU(s) {
+		r.Lost = gpuIsLost
+	}
+	row := t.rows[s.Name]
+	if row == nil {
+		return r
+	}
+	r.Who, r.API, r.Why = row.Who, row.API, row.Why
+	if row.MIG != "" {
+		r.MIG = row.MIG
+	}
+	if row.Lost != "" {
+		r.Lost = row.Lost
+	}
+	return r
+}
