@@ -3,6 +3,7 @@ package tests
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,6 +62,64 @@ func TestMachinePreloadLeavesNothing(t *testing.T) {
 		cmd.Wait()
 		require.Eventually(t, func() bool { _, err := os.Stat(dir); return os.IsNotExist(err) }, time.Minute, 10*time.Millisecond)
 	}
+}
+
+// TestMachinePreloadDaemon: a daemon that outlives the program keeps the tree and a changed profile, though it closes all of
+// its descriptors; with it they go.
+func TestMachinePreloadDaemon(t *testing.T) {
+	preloads(t)
+	dir := t.TempDir()
+	then := `
+import os, signal, sys, time
+time.sleep(5) # the tree's keeper looks once a second
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+with open(sys.argv[1] + "/new", "w") as f:
+    print(os.environ["MOCK_PCI_ROOT"], len(os.listdir("/sys/bus/pci/devices")), open(os.environ["MOCK_NVML_CONFIG"]).read() != "", file=f)
+os.rename(sys.argv[1] + "/new", sys.argv[1] + "/out")
+signal.sigwait([signal.SIGTERM])
+`
+	starter := `
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+p = os.fork()
+if p == 0:
+    os.setsid(); os.closerange(0, 4096)
+    signal.sigwait([signal.SIGUSR1])
+    os.execv(sys.executable, [sys.executable, "-c", sys.argv[1], sys.argv[2]])
+print(p)
+`
+	out := run(t, nil, launcher(t), "run", "--preload", "--gpus", "2", "--", systemPython(t), "-c", starter, then, dir).succeeds(t)
+	pid, err := strconv.Atoi(out.lines()[0])
+	require.NoError(t, err)
+	defer syscall.Kill(pid, syscall.SIGKILL)
+	time.Sleep(5 * time.Second) // the keeper has looked
+	require.NoError(t, syscall.Kill(pid, syscall.SIGUSR1))
+	var text []byte
+	require.Eventually(t, func() bool { text, err = os.ReadFile(filepath.Join(dir, "out")); return err == nil }, time.Minute, 10*time.Millisecond)
+	fields := strings.Fields(string(text))
+	require.Len(t, fields, 3)
+	assert.NotEqual(t, "0", fields[1])
+	assert.Equal(t, "True", fields[2])
+	assert.DirExists(t, fields[0])
+	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
+	require.Eventually(t, func() bool { _, err := os.Stat(fields[0]); return os.IsNotExist(err) }, time.Minute, 10*time.Millisecond)
+}
+
+// TestMachinePreloadFolder: a TMPDIR that is relative serves programs that run elsewhere, and is emptied like another.
+func TestMachinePreloadFolder(t *testing.T) {
+	preloads(t)
+	if os.Geteuid() != 0 {
+		skip(t, "only root can take /dev/shm away")
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "rel"), 0o755))
+	script := `mount -t tmpfs -o ro none /dev/shm; cd "$0"; TMPDIR=rel exec "$@"`
+	out := run(t, nil, "unshare", "-m", "sh", "-c", script, dir, launcher(t), "run", "--preload", "--",
+		"sh", "-c", `cd /; ls /sys/bus/pci/devices | wc -l; echo "$MOCK_PCI_ROOT"`).succeeds(t)
+	require.Len(t, out.lines(), 2)
+	assert.NotEqual(t, "0", out.lines()[0])
+	assert.True(t, strings.HasPrefix(out.lines()[1], filepath.Join(dir, "rel")+"/"), out.lines()[1])
+	require.Eventually(t, func() bool { _, err := os.Stat(out.lines()[1]); return os.IsNotExist(err) }, time.Minute, 10*time.Millisecond)
 }
 
 // TestMachineNoNamespace: where namespaces are not allowed, one line says so, and --namespace fails.

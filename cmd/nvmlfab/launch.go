@@ -2,19 +2,14 @@ package main
 
 import (
 	"cmp"
-	"debug/buildinfo"
-	"debug/elf"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
-	"golang.org/x/sys/unix"
 )
 
 // The variables that choose a profile; a file wins.
@@ -149,89 +144,4 @@ func (p *profile) showNamespace(libraries string, system bool) error {
 	}
 	os.Setenv("SYSTEMD_DEVICE_VERIFY_SYSFS", "0") // udev's library would believe nothing that is not on a sysfs
 	return setLibrary(libraries)
-}
-
-// preloaded is the library that redirects paths.
-const preloaded = "libmockfs.so"
-
-// showPreloaded shows the board to a program, and to its children that do not drop the environment, by a preloaded library.
-func (p *profile) showPreloaded(libraries, program string) error {
-	library := filepath.Join(home(), "lib", preloaded)
-	if _, err := os.Stat(library); err != nil {
-		return fmt.Errorf("no %s in %s: run make, or keep the folders bin and lib of a release side by side", preloaded, filepath.Dir(library))
-	}
-	if strings.ContainsAny(library, ": ") {
-		return fmt.Errorf("%s: the dynamic linker preloads nothing with a space or a : in its path: move nvmlfab elsewhere", library)
-	}
-	if err := preloadable(program); err != nil {
-		return err
-	}
-	changed := ""
-	if text := p.changed(); text != nil {
-		// A file without a name, which lives as long as this process, and the program in its place.
-		fd, err := unix.MemfdCreate("nvmlfab-profile", 0)
-		if err != nil {
-			return err
-		}
-		if _, err := unix.Write(fd, text); err != nil {
-			return err
-		}
-		changed = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
-	}
-	root, err := temporary(p.tree(false))
-	if err != nil {
-		return err
-	}
-	os.Setenv("MOCK_PCI_ROOT", root)
-	if others := os.Getenv("LD_PRELOAD"); others != "" {
-		library += ":" + others
-	}
-	os.Setenv("LD_PRELOAD", library)
-	if err := p.setProfile(changed); err != nil {
-		return err
-	}
-	return setLibrary(libraries)
-}
-
-// preloadable is an error if a library cannot be preloaded into a program, or would not see what the program does.
-func preloadable(program string) error {
-	path, err := lookPath(program)
-	if err != nil && !errors.Is(err, exec.ErrDot) {
-		return nil // which become reports
-	}
-	for range 4 { // through the interpreters of scripts
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil
-		}
-		line, ok := strings.CutPrefix(string(text[:min(len(text), 256)]), "#!")
-		if !ok {
-			break
-		}
-		fields := strings.Fields(strings.SplitN(line, "\n", 2)[0])
-		if len(fields) == 0 {
-			return nil
-		}
-		path = fields[0]
-	}
-	refuse := func(why string) error {
-		return fmt.Errorf("cannot preload %s into %s, which %s: it needs a mount namespace", preloaded, path, why)
-	}
-	if info, err := os.Stat(path); err == nil && info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
-		return refuse("is setuid")
-	}
-	if _, err := buildinfo.ReadFile(path); err == nil {
-		return refuse("is written in Go")
-	}
-	f, err := elf.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP {
-			return nil
-		}
-	}
-	return refuse("is linked statically")
 }

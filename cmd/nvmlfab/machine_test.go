@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"debug/elf"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	oci "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 )
 
@@ -72,6 +75,9 @@ func TestCDI(t *testing.T) {
 	assert.Equal(t, string(text), out.stdout)
 }
 
+// fileCapability is the extended attribute of a program with cap_sys_ptrace=ep.
+var fileCapability = []byte{1, 0, 0, 2, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
 // TestPreloadRefuses: programs that a preloaded library does not reach are refused.
 func TestPreloadRefuses(t *testing.T) {
 	dir := t.TempDir()
@@ -83,6 +89,17 @@ func TestPreloadRefuses(t *testing.T) {
 	assert.ErrorContains(t, preloadable(self), "written in Go")
 	assert.ErrorContains(t, preloadable(script), "written in Go")
 	assert.ErrorContains(t, preloadable(setuid), "setuid")
+	if os.Geteuid() == 0 {
+		capable := write(t, dir, "capable", "\x7fELF", 0o755)
+		require.NoError(t, unix.Setxattr(capable, "security.capability", fileCapability, 0))
+		assert.ErrorContains(t, preloadable(capable), "file capabilities")
+	}
+	sh, err := os.ReadFile("/bin/sh")
+	require.NoError(t, err)
+	musl := bytes.Replace(sh, []byte("/lib64/ld-linux-x86-64.so.2"), []byte("/lib/ld-musl-x86_64.so.1\x00\x00\x00"), 1)
+	assert.ErrorContains(t, preloadable(write(t, dir, "musl", string(musl), 0o755)), "another C library than glibc, by ld-musl-x86_64.so.1: it needs a mount namespace, so allow")
+	sh[elf.EI_CLASS+14]++ // the low byte of e_machine
+	assert.ErrorContains(t, preloadable(write(t, dir, "other", string(sh), 0o755)), "another processor")
 	assert.NoError(t, preloadable("/bin/sh"))
 	assert.NoError(t, preloadable("/nonexistent"))
 }

@@ -1,26 +1,131 @@
 package main
 
 import (
+	"debug/buildinfo"
+	"debug/elf"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
-	"strconv"
-	"syscall"
+	"path/filepath"
+	"runtime"
+	"strings"
 
 	"github.com/nvmlfab/nvmlfab/machine"
 	"golang.org/x/sys/unix"
 )
 
-// temporary writes a tree for this process, and sees to it that the tree goes when the process ends, however it ends.
-func temporary(tree *machine.Tree) (string, error) {
+// preloaded is the library that redirects paths.
+const preloaded = "libmockfs.so"
+
+// showPreloaded shows the board to a program, and to its children that do not drop the environment, by a preloaded library.
+func (p *profile) showPreloaded(libraries, program string) error {
+	library := filepath.Join(home(), "lib", preloaded)
+	if _, err := os.Stat(library); err != nil {
+		return fmt.Errorf("no %s in %s: run make, or keep the folders bin and lib of a release side by side", preloaded, filepath.Dir(library))
+	}
+	if strings.ContainsAny(library, ": ") {
+		return fmt.Errorf("%s: the dynamic linker preloads nothing with a space or a : in its path: move nvmlfab elsewhere", library)
+	}
+	if err := preloadable(program); err != nil {
+		return err
+	}
+	root, err := temporary(p.tree(false), p.changed())
+	if err != nil {
+		return err
+	}
+	os.Setenv("MOCK_PCI_ROOT", root)
+	if others := os.Getenv("LD_PRELOAD"); others != "" {
+		library += ":" + others
+	}
+	os.Setenv("LD_PRELOAD", library)
+	if err := p.setProfile(filepath.Join(root, "profile.yaml")); err != nil {
+		return err
+	}
+	return setLibrary(libraries)
+}
+
+// preloadable is an error if a library cannot be preloaded into a program, or would not see what the program does.
+func preloadable(program string) error {
+	path, err := lookPath(program)
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		return nil // which become reports
+	}
+	for range 4 { // through the interpreters of scripts
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil
+		}
+		line, ok := strings.CutPrefix(string(text[:min(len(text), 256)]), "#!")
+		if !ok {
+			break
+		}
+		fields := strings.Fields(strings.SplitN(line, "\n", 2)[0])
+		if len(fields) == 0 {
+			return nil
+		}
+		path = fields[0]
+	}
+	refuse := func(why string) error {
+		return fmt.Errorf("cannot preload %s into %s, which %s: it needs a mount namespace, so allow user namespaces or be root, "+
+			"and leave --preload away", preloaded, path, why)
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
+		return refuse("is setuid")
+	}
+	if n, err := unix.Getxattr(path, "security.capability", nil); err == nil && n > 0 {
+		return refuse("has file capabilities")
+	}
+	if _, err := buildinfo.ReadFile(path); err == nil {
+		return refuse("is written in Go")
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if f.Class != elf.ELFCLASS64 || f.Machine != machineOf[runtime.GOARCH] {
+		return refuse("is for another processor")
+	}
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_INTERP {
+			continue
+		}
+		linker, err := io.ReadAll(io.LimitReader(p.Open(), unix.PathMax))
+		if name := filepath.Base(strings.TrimRight(string(linker), "\x00")); err == nil && !strings.HasPrefix(name, "ld-linux") {
+			return refuse("uses another C library than glibc, by " + name)
+		}
+		return nil
+	}
+	return refuse("is linked statically")
+}
+
+// machineOf are the processors that nvmlfab is built for.
+var machineOf = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// usersFile is a file of a temporary tree that each process maps which the preloaded library is loaded into.
+const usersFile = ".nvmlfab-users"
+
+// temporary writes a tree for this process, with a changed profile if there is one, and sees to it that the tree goes when
+// the process and all that it leaves have ended, however they end.
+func temporary(tree *machine.Tree, profile []byte) (string, error) {
 	for name := range tree.Children {
 		if name != "sys" {
 			delete(tree.Children, name) // which the preloaded library leaves alone
 		}
 	}
+	tree.Children[usersFile] = &machine.Node{Mode: 0o666, Data: "\n"} // a daemon may have become another user
+	if profile != nil {
+		tree.Children["profile.yaml"] = &machine.Node{Mode: 0o444, Data: string(profile)}
+	}
 	dir, err := os.MkdirTemp("/dev/shm", "nvmlfab-*") // faster than a disk
 	if err != nil {
-		dir, err = os.MkdirTemp("", "nvmlfab-*")
+		// TMPDIR may be relative to the working directory, which is another one for those who come later.
+		var parent string
+		if parent, err = filepath.Abs(os.TempDir()); err == nil {
+			dir, err = os.MkdirTemp(parent, "nvmlfab-*")
+		}
 	}
 	if err != nil {
 		return "", err
@@ -32,49 +137,4 @@ func temporary(tree *machine.Tree) (string, error) {
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
 	return dir, os.Chmod(dir, 0o755)
-}
-
-// reap starts nvmlfab reap. A generation of 1 starts the next and ends: the program must not have a child that it does not
-// know of.
-func reap(dir, generation string, pidfd *os.File) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(self, "reap", dir, strconv.Itoa(os.Getpid()), generation)
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if pidfd == nil {
-		cmd.Stderr = os.Stderr
-		return cmd.Run()
-	}
-	cmd.ExtraFiles = []*os.File{pidfd}
-	return cmd.Start()
-}
-
-// reapCmd removes a folder when a process has ended. It is started twice over, the second time with the process as
-// descriptor 3.
-type reapCmd struct {
-	Dir        string `arg:""`
-	Process    int    `arg:""`
-	Generation string `arg:""`
-}
-
-func (c reapCmd) Run() error {
-	if c.Generation == "1" {
-		fd, err := unix.PidfdOpen(c.Process, 0)
-		if err != nil {
-			return err
-		}
-		return reap(c.Dir, "2", os.NewFile(uintptr(fd), "pidfd"))
-	}
-	for {
-		_, err := unix.Poll([]unix.PollFd{{Fd: 3, Events: unix.POLLIN}}, -1)
-		if err == nil {
-			return os.RemoveAll(c.Dir)
-		}
-		if err != unix.EINTR {
-			return err
-		}
-	}
 }

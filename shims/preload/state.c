@@ -4,6 +4,7 @@
 #include "kernel.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 
 extern char **environ;
@@ -102,12 +103,25 @@ static int settle(void) {
   return ACTIVE;
 }
 
+// hold maps a file of a temporary tree for writing for as long as this process lives, whatever becomes of its descriptors.
+// nvmlfab removes the tree when nobody holds it any more. Other trees have no such file.
+static void hold(void) {
+  static char path[PATH_MAX + 32];
+  memcpy(path, state.root, state.root_length);
+  strcpy(path + state.root_length, "/.nvmlfab-users");
+  int fd = kernel_open(path, O_RDWR);
+  if (fd < 0) return;
+  mmap(NULL, 1, PROT_READ, MAP_SHARED, fd, 0);
+  kernel_close(fd);
+}
+
 // start is run by the first call or by the constructor, whichever comes first. Looking up everything at once makes the
 // functions fit for signal handlers, where dlsym is not. What dlsym itself may open meanwhile goes to libc.
 void start(void) {
   int unknown = UNKNOWN;
   if (!atomic_compare_exchange_strong(&state.phase, &unknown, STARTING)) return;
   int phase = settle();
+  if (phase == ACTIVE) hold();
   for (const struct slot *s = __start_slots; s < __stop_slots; s++) find(s);
   atomic_store(&state.phase, phase);
 }
