@@ -6,4 +6,5 @@ import "github.com/nvmlfab/nvmlfab/profiles"
 type Device struct {
 	view
 	*profiles.Device
+	meter meter
 }

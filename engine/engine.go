@@ -105,7 +105,11 @@ func (e *Engine) Publish(board *profiles.Board) error {
 		d, was := &fixed.Devices[i], old.Devices[i]
 		d.Index, d.UUID, d.MinorNumber, d.PCI.BusID = was.Index, was.UUID, was.MinorNumber, was.PCI.BusID
 	}
-	e.current.Store(old.generation.snapshot(&fixed))
+	next, end := old.generation.snapshot(&fixed), old.end()
+	for i, d := range next.Devices {
+		d.follow(old.Devices[i], end)
+	}
+	e.current.Store(next)
 	return nil
 }
 

@@ -16,6 +16,8 @@ type generation struct {
 	number  uint64
 	devices []atomic.Uintptr // the handles of GPUs, by device number; 0 until somebody asks for it
 	serial  atomic.Uint64    // the newest serial of objects that belong to the process
+	origin  int64            // when counters begin, in ms since 1970
+	latest  atomic.Int64     // see tick
 
 	mu     sync.Mutex
 	others map[host.Key]uintptr
@@ -26,6 +28,7 @@ func (e *Engine) begin(board *profiles.Board) *generation {
 	return &generation{
 		engine:  e,
 		number:  e.host.Generation(),
+		origin:  e.origin(),
 		devices: make([]atomic.Uintptr, len(board.Devices)),
 		others:  map[host.Key]uintptr{},
 	}

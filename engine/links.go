@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -100,21 +98,4 @@ func (s *Snapshot) hasSwitch(id profiles.Opt[profiles.BusID]) bool {
 		}
 	}
 	return false
-}
-
-// LinkErrors counts the errors of one link: a rate, over the time since the driver was loaded.
-func (d *Device) LinkErrors(number uint32) uint64 {
-	rate := d.snapshot.Board.NVLink.Defaults.ErrorRate.Or(0)
-	if links := d.NVLinkError.Links; len(links) == 0 || slices.Contains(links, number) {
-		rate += d.NVLinkError.Rate.Or(0)
-	}
-	return uint64(rate * d.elapsed())
-}
-
-// LinkTraffic counts what one link has sent, and received, in KiB: a part of its speed, over the time since the driver
-// was loaded.
-func (d *Device) LinkTraffic() uint64 {
-	nv := &d.snapshot.Board.NVLink
-	speed := float64(nv.BandwidthPerLinkMbps.Or(0)) * 1e6 / 1024
-	return nv.Defaults.CounterSeed.Or(0) + uint64(nv.Defaults.DutyCycle.Or(0)*speed*d.elapsed())
 }

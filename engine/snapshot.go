@@ -2,6 +2,7 @@ package engine
 
 import (
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nvmlfab/nvmlfab/engine/host"
@@ -18,6 +19,7 @@ type Snapshot struct {
 	Branch     int
 	objects    map[host.Key]any // what is no whole GPU
 	generation *generation
+	ended      atomic.Int64 // see counting
 }
 
 // snapshot makes the snapshot of a board.
@@ -30,8 +32,9 @@ func (g *generation) snapshot(board *profiles.Board) *Snapshot {
 	}
 	devices := make([]Device, len(board.Devices))
 	for i := range devices {
-		devices[i] = Device{view{s, host.Key{Kind: host.Device, Device: uint32(i)}}, &board.Devices[i]}
-		s.Devices[i] = &devices[i]
+		d := &devices[i]
+		d.view, d.Device = view{s, host.Key{Kind: host.Device, Device: uint32(i)}}, &board.Devices[i]
+		s.Devices[i] = d
 	}
 	return s
 }

@@ -2,72 +2,68 @@ package handwritten
 
 import (
 	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/simulate"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// clockEvents are the reasons that hold the clocks down now, and those that the board knows. A busy GPU is not idle.
-func clockEvents(d *engine.Device) (active, supported uint64) {
-	r := &d.ClocksThrottleReasons
-	for _, reason := range [...]struct {
-		bit   uint64
-		given profiles.Opt[bool]
-	}{
-		{abi.ClocksEventReasonGpuIdle, r.GPUIdle},
-		{abi.ClocksEventReasonApplicationsClocksSetting, r.ApplicationsClocksSetting},
-		{abi.ClocksEventReasonSwPowerCap, r.SWPowerCap},
-		{abi.ClocksThrottleReasonHwSlowdown, r.HWSlowdown},
-		{abi.ClocksEventReasonSyncBoost, r.SyncBoost},
-		{abi.ClocksEventReasonSwThermalSlowdown, r.SWThermalSlowdown},
-		{abi.ClocksThrottleReasonHwThermalSlowdown, r.HWThermalSlowdown},
-		{abi.ClocksThrottleReasonHwPowerBrakeSlowdown, r.HWPowerBrakeSlowdown},
-		{abi.ClocksEventReasonDisplayClockSetting, r.DisplayClocksSetting},
-	} {
-		if reason.given.Valid {
-			supported |= reason.bit
-		}
-		if reason.given.Value {
-			active |= reason.bit
+// reasonBits are NVML's bits for the reasons that hold clocks down.
+var reasonBits = [...]struct {
+	reason simulate.Reason
+	bit    uint64
+}{
+	{simulate.GPUIdle, abi.ClocksEventReasonGpuIdle},
+	{simulate.ApplicationsClocksSetting, abi.ClocksEventReasonApplicationsClocksSetting},
+	{simulate.SWPowerCap, abi.ClocksEventReasonSwPowerCap},
+	{simulate.HWSlowdown, abi.ClocksThrottleReasonHwSlowdown},
+	{simulate.SyncBoost, abi.ClocksEventReasonSyncBoost},
+	{simulate.SWThermalSlowdown, abi.ClocksEventReasonSwThermalSlowdown},
+	{simulate.HWThermalSlowdown, abi.ClocksThrottleReasonHwThermalSlowdown},
+	{simulate.HWPowerBrakeSlowdown, abi.ClocksThrottleReasonHwPowerBrakeSlowdown},
+	{simulate.DisplayClocksSetting, abi.ClocksEventReasonDisplayClockSetting},
+}
+
+// clockEvents are reasons as a mask of NVML's bits.
+func clockEvents(reasons simulate.Reason) (mask uint64) {
+	for _, b := range reasonBits {
+		if reasons&b.reason != 0 {
+			mask |= b.bit
 		}
 	}
-	if d.Load().GPU.Or(0) > 0 {
-		active &^= abi.ClocksEventReasonGpuIdle
-	}
-	return active, supported
+	return mask
 }
 
 // DeviceGetCurrentClocksEventReasons is the reasons that hold the clocks down now, as a mask.
 //
 //nvml:symbol nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons
 func DeviceGetCurrentClocksEventReasons(d *engine.Device) (uint64, abi.Return) {
-	active, supported := clockEvents(d)
-	if supported == 0 {
+	r := d.Readings()
+	if r.KnownReasons == 0 {
 		return 0, abi.ERROR_NOT_SUPPORTED
 	}
-	return active, abi.SUCCESS
+	return clockEvents(r.ReasonsInForce), abi.SUCCESS
 }
 
 // DeviceGetSupportedClocksEventReasons is the reasons that the board can give, as a mask.
 //
 //nvml:symbol nvmlDeviceGetSupportedClocksEventReasons nvmlDeviceGetSupportedClocksThrottleReasons
 func DeviceGetSupportedClocksEventReasons(d *engine.Device) (uint64, abi.Return) {
-	_, supported := clockEvents(d)
-	if supported == 0 {
+	known := d.Readings().KnownReasons
+	if known == 0 {
 		return 0, abi.ERROR_NOT_SUPPORTED
 	}
-	return supported, abi.SUCCESS
+	return clockEvents(known), abi.SUCCESS
 }
 
 // violation is the time lost to a policy, in µs.
 func violation(d *engine.Device, policy abi.PerfPolicyType_t) profiles.Opt[uint64] {
-	c := &d.ClocksThrottleReasons.Counters
 	switch policy {
 	case abi.PERF_POLICY_POWER:
-		return c.SWPowerCapUS
+		return d.Lost(simulate.LostToPowerCap)
 	case abi.PERF_POLICY_THERMAL:
-		return c.SWThermalSlowdownUS
+		return d.Lost(simulate.LostToSWThermal)
 	case abi.PERF_POLICY_SYNC_BOOST:
-		return c.SyncBoostUS
+		return d.ClocksThrottleReasons.Counters.SyncBoostUS
 	}
 	return profiles.Opt[uint64]{}
 }

@@ -21,12 +21,12 @@ func clock(d *engine.Device, domain abi.ClockType_t, id abi.ClockId_t) (uint32, 
 	if applications && d.Snapshot().Branch >= withoutApplicationsClocks {
 		return 0, abi.ERROR_DEPRECATED
 	}
-	c := &d.Clocks
+	c, now := &d.Clocks, d.Readings()
 	clocks := [abi.CLOCK_COUNT][highest + 1]profiles.Opt[uint32]{
-		abi.CLOCK_GRAPHICS: {c.GraphicsCurrent, c.GraphicsApp, c.GraphicsAppDefault, c.GraphicsCustomerBoostMax, c.GraphicsMax},
-		abi.CLOCK_SM:       {c.SMCurrent, c.GraphicsApp, c.GraphicsAppDefault, c.GraphicsCustomerBoostMax, c.SMMax},
+		abi.CLOCK_GRAPHICS: {now.GraphicsMHz, c.GraphicsApp, c.GraphicsAppDefault, c.GraphicsCustomerBoostMax, c.GraphicsMax},
+		abi.CLOCK_SM:       {now.SMMHz, c.GraphicsApp, c.GraphicsAppDefault, c.GraphicsCustomerBoostMax, c.SMMax},
 		abi.CLOCK_MEM:      {c.MemoryCurrent, c.MemoryApp, c.MemoryAppDefault, {}, c.MemoryMax},
-		abi.CLOCK_VIDEO:    {c.VideoCurrent, {}, {}, {}, c.VideoMax},
+		abi.CLOCK_VIDEO:    {now.VideoMHz, {}, {}, {}, c.VideoMax},
 	}
 	return opt(clocks[domain][id])
 }

@@ -65,9 +65,9 @@ func retiring(cause abi.PageRetirementCause_t) field {
 }
 
 // lost is the time lost to a reason: the profile has µs, NVML answers ns.
-func lost(get func(*counters) u64) field {
+func lost(get func(dev) u64) field {
 	return given(func(d dev) u64 {
-		us := get(&d.ClocksThrottleReasons.Counters)
+		us := get(d)
 		return u64{Value: us.Value * 1000, Valid: us.Valid}
 	})
 }
@@ -85,7 +85,7 @@ func scoped[T uint32 | uint64](pick func(*powerScope) profiles.Opt[T]) field {
 		switch scope {
 		case abi.POWER_SCOPE_GPU:
 			g := &d.Power
-			p = powerScope{d.AveragePowerDraw(), d.PowerDraw(), g.MinLimitMW, g.MaxLimitMW,
+			p = powerScope{d.AveragePowerDraw(), d.Readings().PowerMW, g.MinLimitMW, g.MaxLimitMW,
 				g.DefaultLimitMW, g.EnforcedLimitMW, g.RequestedLimitMW, d.Energy()}
 		case abi.POWER_SCOPE_MODULE:
 			m := &d.ModulePower

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/simulate"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -67,12 +68,11 @@ func onOff(get func(d *engine.Device) profiles.Opt[bool]) field {
 
 // Short names for the table below.
 type (
-	dev      = *engine.Device
-	u32      = profiles.Opt[uint32]
-	i32      = profiles.Opt[int32]
-	u64      = profiles.Opt[uint64]
-	yesNo    = profiles.Opt[bool]
-	counters = profiles.ThrottleCounters
+	dev   = *engine.Device
+	u32   = profiles.Opt[uint32]
+	i32   = profiles.Opt[int32]
+	u64   = profiles.Opt[uint64]
+	yesNo = profiles.Opt[bool]
 )
 
 // fields are the fields that a profile can answer, by number. Most programs ask for none, so they wait for the first call.
@@ -115,12 +115,12 @@ var fields = sync.OnceValue(func() *[abi.FI_MAX]field {
 		abi.FI_DEV_PCIE_OUTBOUND_ATOMICS_MASK:   given(func(d dev) u32 { return d.PCIe.AtomicCapsOutbound }),
 		abi.FI_DEV_PCIE_INBOUND_ATOMICS_MASK:    given(func(d dev) u32 { return d.PCIe.AtomicCapsInbound }),
 
-		abi.FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP:            lost(func(c *counters) u64 { return c.SWPowerCapUS }),
-		abi.FI_DEV_PERF_POLICY_THERMAL:                         lost(func(c *counters) u64 { return c.SWThermalSlowdownUS }),
-		abi.FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST:              lost(func(c *counters) u64 { return c.SyncBoostUS }),
-		abi.FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN:       lost(func(c *counters) u64 { return c.SWThermalSlowdownUS }),
-		abi.FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN:       lost(func(c *counters) u64 { return c.HWThermalSlowdownUS }),
-		abi.FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN: lost(func(c *counters) u64 { return c.HWPowerBrakeSlowdownUS }),
+		abi.FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP:            lost(func(d dev) u64 { return d.Lost(simulate.LostToPowerCap) }),
+		abi.FI_DEV_PERF_POLICY_THERMAL:                         lost(func(d dev) u64 { return d.Lost(simulate.LostToSWThermal) }),
+		abi.FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST:              lost(func(d dev) u64 { return d.ClocksThrottleReasons.Counters.SyncBoostUS }),
+		abi.FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN:       lost(func(d dev) u64 { return d.Lost(simulate.LostToSWThermal) }),
+		abi.FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN:       lost(func(d dev) u64 { return d.Lost(simulate.LostToHWThermal) }),
+		abi.FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN: lost(func(d dev) u64 { return d.ClocksThrottleReasons.Counters.HWPowerBrakeSlowdownUS }),
 
 		abi.FI_DEV_GET_GPU_RECOVERY_ACTION: given(recoveryAction),
 		abi.FI_DEV_RESET_STATUS: resetStatus(func(a abi.DeviceGpuRecoveryAction_t) bool {

@@ -7,7 +7,7 @@ import (
 )
 
 // DeviceGetPowerUsage is the power drawn now, in mW.
-func DeviceGetPowerUsage(d *engine.Device) (uint32, abi.Return) { return opt(d.PowerDraw()) }
+func DeviceGetPowerUsage(d *engine.Device) (uint32, abi.Return) { return opt(d.Readings().PowerMW) }
 
 // DeviceGetTotalEnergyConsumption is the energy used since the driver was loaded, in mJ.
 func DeviceGetTotalEnergyConsumption(d *engine.Device) (uint64, abi.Return) { return opt(d.Energy()) }

@@ -36,17 +36,18 @@ func DeviceGetSamples(d *engine.Device, kind abi.SamplingType_t, lastSeen uint64
 
 // sample is a reading at a time.
 func sample(d *engine.Device, kind abi.SamplingType_t, at time.Time) profiles.Opt[uint32] {
+	r := d.ReadingsAt(at)
 	switch kind {
 	case abi.TOTAL_POWER_SAMPLES:
-		return d.PowerDrawAt(at)
+		return r.PowerMW
 	case abi.MODULE_POWER_SAMPLES:
 		return d.ModulePower.CurrentDrawMW
 	case abi.PROCESSOR_CLK_SAMPLES:
-		return d.Clocks.SMCurrent
+		return r.SMMHz
 	case abi.MEMORY_CLK_SAMPLES:
 		return d.Clocks.MemoryCurrent
 	}
-	load := d.LoadAt(at)
+	load := r.Utilization
 	return map[abi.SamplingType_t]profiles.Opt[uint32]{
 		abi.GPU_UTILIZATION_SAMPLES:    load.GPU,
 		abi.MEMORY_UTILIZATION_SAMPLES: load.Memory,

@@ -30,7 +30,7 @@ func TestSamples(t *testing.T) {
 	require.Len(t, list, sampled)
 	for _, s := range list {
 		enginetest.At(t, time.UnixMicro(int64(s.TimeStamp)))
-		assert.EqualValues(t, d.PowerDraw().Value, s.SampleValue[0], "what was read then")
+		assert.EqualValues(t, d.Readings().PowerMW.Value, s.SampleValue[0], "what was read then")
 	}
 	enginetest.At(t, now)
 	refuses(t, abi.ERROR_NOT_FOUND)(DeviceGetSamples(d, abi.TOTAL_POWER_SAMPLES, 5000e6))

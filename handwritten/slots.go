@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/simulate"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
@@ -61,9 +62,9 @@ func InternalSlot108(d *engine.Device) (uint32, abi.Return) { return DeviceGetEn
 // InternalSlot138 is 0, no thermal violation, while software and hardware do not slow the clocks down for heat. Any other
 // number would be printed as 0 too, so that there is none: NOT_SUPPORTED, which is printed as a dash.
 func InternalSlot138(d *engine.Device) (uint32, abi.Return) {
-	const heat = abi.ClocksEventReasonSwThermalSlowdown | abi.ClocksThrottleReasonHwThermalSlowdown
-	active, supported := clockEvents(d)
-	if supported&heat == 0 || active&heat != 0 {
+	const heat = simulate.SWThermalSlowdown | simulate.HWThermalSlowdown
+	r := d.Readings()
+	if r.KnownReasons&heat == 0 || r.ReasonsInForce&heat != 0 {
 		return 0, abi.ERROR_NOT_SUPPORTED
 	}
 	return 0, abi.SUCCESS
@@ -200,7 +201,7 @@ func InternalSlot230(d *engine.Device) (uint32, abi.Return) { return opt(d.PCIe.
 func InternalSlot231(d *engine.Device) (string, abi.Return) { return opt(d.GPUPartNumber) }
 
 // InternalSlot240 is how far the GPU is below its limit, in °C: T.Limit.
-func InternalSlot240(d *engine.Device) (int32, abi.Return) { return opt(d.TLimit()) }
+func InternalSlot240(d *engine.Device) (int32, abi.Return) { return opt(d.Readings().TLimitC) }
 
 // InternalSlot242 is how the GPU addresses the host's memory.
 func InternalSlot242(d *engine.Device) (uint32, abi.Return) {

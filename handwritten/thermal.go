@@ -10,7 +10,7 @@ import (
 func DeviceGetTemperature(d *engine.Device, sensor abi.TemperatureSensors_t) (uint32, abi.Return) {
 	switch sensor {
 	case abi.TEMPERATURE_GPU:
-		return opt(as[uint32](d.Temperature()))
+		return opt(as[uint32](d.Readings().TemperatureC))
 	case abi.TEMPERATURE_GPU_MAX:
 		return 0, abi.ERROR_NOT_SUPPORTED
 	}
@@ -44,7 +44,7 @@ func DeviceGetTemperatureThreshold(d *engine.Device, threshold abi.TemperatureTh
 
 // DeviceGetMarginTemperature is how far the GPU is below its limit, in °C: T.Limit.
 func DeviceGetMarginTemperature(d *engine.Device, t *abi.MarginTemperature_v1_t) (ret abi.Return) {
-	t.MarginTemperature, ret = opt(d.TLimit())
+	t.MarginTemperature, ret = opt(d.Readings().TLimitC)
 	return ret
 }
 

@@ -8,7 +8,7 @@ import (
 
 // DeviceGetUtilizationRates is how busy SMs and memory are, in percent.
 func DeviceGetUtilizationRates(d *engine.Device, u *abi.Utilization_t) (ret abi.Return) {
-	now := d.Load()
+	now := d.Readings().Utilization
 	u.Gpu, u.Memory, ret = pair(now.GPU, now.Memory)
 	return ret
 }
@@ -23,22 +23,22 @@ func engineLoad(percent profiles.Opt[uint32]) (uint32, uint32, abi.Return) {
 
 // DeviceGetEncoderUtilization is the encoders' load in percent and its sampling period in µs.
 func DeviceGetEncoderUtilization(d *engine.Device) (uint32, uint32, abi.Return) {
-	return engineLoad(d.Load().Encoder)
+	return engineLoad(d.Readings().Utilization.Encoder)
 }
 
 // DeviceGetDecoderUtilization is the decoders' load in percent and its sampling period in µs.
 func DeviceGetDecoderUtilization(d *engine.Device) (uint32, uint32, abi.Return) {
-	return engineLoad(d.Load().Decoder)
+	return engineLoad(d.Readings().Utilization.Decoder)
 }
 
 // DeviceGetJpgUtilization is the JPEG engines' load in percent and its sampling period in µs.
 func DeviceGetJpgUtilization(d *engine.Device) (uint32, uint32, abi.Return) {
-	return engineLoad(d.Load().JPEG)
+	return engineLoad(d.Readings().Utilization.JPEG)
 }
 
 // DeviceGetOfaUtilization is the optical flow engines' load in percent and its sampling period in µs.
 func DeviceGetOfaUtilization(d *engine.Device) (uint32, uint32, abi.Return) {
-	return engineLoad(d.Load().OFA)
+	return engineLoad(d.Readings().Utilization.OFA)
 }
 
 // DeviceGetEncoderStats is the number of encoder sessions, their average frames per second and latency in µs.

@@ -86,6 +86,9 @@ func At(t testing.TB, now time.Time) {
 	t.Cleanup(func() { Clock = time.Now })
 }
 
+// Boot is when every process's machine was booted.
+var Boot = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // Getenv reads the process's environment.
 func (h *Host) Getenv(name string) string { return h.Env[name] }
 
@@ -97,6 +100,9 @@ func (h *Host) ReadFile(name string) ([]byte, error) { return profiles.Read(name
 
 // Now is what Clock says.
 func (h *Host) Now() time.Time { return Clock() }
+
+// Booted is Boot.
+func (h *Host) Booted() time.Time { return Boot }
 
 // Admin is what User does not say.
 func (h *Host) Admin() bool { return !h.User }

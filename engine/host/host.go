@@ -15,8 +15,9 @@ type Host interface {
 	Privileged() bool
 	// ReadFile reads a configuration file. Its error names the file.
 	ReadFile(name string) ([]byte, error)
-	// Now tells the time.
+	// Now tells the time, and Booted when the machine was booted, by the same clock.
 	Now() time.Time
+	Booted() time.Time
 	// Admin says whether the calling thread may administer GPUs: as root, or with CAP_SYS_ADMIN.
 	Admin() bool
 	// Keep holds on to what this generation was made of, until it is given something else, and Kept returns that: in

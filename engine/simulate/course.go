@@ -88,6 +88,9 @@ func (c *Course) Same(d *profiles.Device, s Settings) bool {
 	return c.in == other.in && slices.Equal(c.steps, other.steps)
 }
 
+// Moves says that readings change.
+func (c *Course) Moves() bool { return c.in.period() > 1 }
+
 // At is what the device reads in a second since 1970.
 func (c *Course) At(second int64) Readings {
 	c.once.Do(c.build)

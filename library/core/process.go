@@ -13,6 +13,8 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvmlfab/nvmlfab/engine/host"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -50,6 +52,14 @@ func (p *process) Privileged() bool { return C.getauxval(C.AT_SECURE) != 0 }
 func (p *process) ReadFile(name string) ([]byte, error) { return profiles.Read(name) }
 
 func (p *process) Now() time.Time { return time.Now() }
+
+func (p *process) Booted() time.Time {
+	var up unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &up) != nil {
+		return time.Now()
+	}
+	return time.Now().Add(-time.Duration(up.Nano()))
+}
 
 func (p *process) Admin() bool { return syscall.Geteuid() == 0 || capable() }
 
