@@ -240,8 +240,10 @@ func fields(t reflect.Type) fieldSet {
 			}
 		}
 		if bounds, ok := sf.Tag.Lookup("range"); ok {
-			_, err := fmt.Sscanf(strings.Replace(bounds, "..", " ", 1), "%g %g", &f.min, &f.max)
-			f.bounded = err == nil
+			least, most, _ := strings.Cut(bounds, "..")
+			f.min, _ = strconv.ParseFloat(least, 64)
+			f.max, _ = strconv.ParseFloat(most, 64)
+			f.bounded = true
 		}
 		f.longest, _ = strconv.Atoi(sf.Tag.Get("longest"))
 		f.version = sf.Tag.Get("form") == "version"
