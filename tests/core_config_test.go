@@ -108,7 +108,7 @@ func refused(t *testing.T, out outcome, path string, line int, says string) {
 	t.Log(said)
 }
 
-// TestConfigurationCounts: any number of devices, and a thousand before anybody notices.
+// TestConfigurationCounts: any number of devices. make bench says how long a thousand take.
 func TestConfigurationCounts(t *testing.T) {
 	program := coreProgram(t, "", "config", linked()...)
 	for _, count := range []int{1, 2, 9, 64, 1000} {
@@ -127,7 +127,6 @@ func TestConfigurationCounts(t *testing.T) {
 				assert.Empty(t, out.stderr)
 				n := out.figures(t)
 				assert.Equal(t, count, n[1])
-				assert.Less(t, n[2], 2_000_000, "µs for nvmlInit; 100 ms are meant, and machines are busy")
 			})
 		}
 	}

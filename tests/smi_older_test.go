@@ -150,7 +150,7 @@ func (c command) run(t *testing.T, dir, driver string) outcome {
 	t.Helper()
 	profile := filepath.Join(t.TempDir(), "profile.yaml")
 	require.NoError(t, os.WriteFile(profile, []byte(twoGPUs+c.profile), 0o644))
-	args := []string{"-o", "pipefail", "-c", `timeout 10 "$@" | head -c 1000000`, "bash", fetched(t, "nvidia-smi-"+driver, "nvidia-smi")}
+	args := []string{"-o", "pipefail", "-c", `timeout 300 "$@" | head -c 1000000`, "bash", fetched(t, "nvidia-smi-"+driver, "nvidia-smi")}
 	if c.args == "" {
 		c.args = c.title
 	}

@@ -41,7 +41,7 @@ func TestSMISurroundings(t *testing.T) {
 				quoted := "'" + strings.Join(append([]string{m.program}, args...), "' '") + "'"
 				env := append(with(library, "NVMLFAB_STATE_DIR="+t.TempDir(), "SHELL=/bin/sh"), m.env...)
 				env = append(env, "LC_ALL=de_DE.UTF-8", "LOCPATH="+locale, "TZ="+zone, "TERM=xterm-256color")
-				there := promptly(t, t.TempDir(), env, "script", "-qec", quoted, "/dev/null").succeeds(t).stdout
+				there := ends(t, t.TempDir(), env, "script", "-qec", quoted, "/dev/null").succeeds(t).stdout
 
 				there = strings.ReplaceAll(there, "\r\n", "\n") // as a terminal has it
 				assert.Equal(t, times.ReplaceAllString(here, "TIME"), times.ReplaceAllString(there, "TIME"), args)

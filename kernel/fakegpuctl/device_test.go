@@ -203,14 +203,13 @@ func TestWaitHeedsItsContext(t *testing.T) {
 	assert.ErrorContains(t, err, "cannot wait for job 1: context deadline exceeded: 0 has completed: wait longer")
 	assert.GreaterOrEqual(t, time.Since(begun), 70*time.Millisecond)
 	assert.LessOrEqual(t, longest, int64(slice))
-	assert.GreaterOrEqual(t, a.calls[ioctlWait], 4)
 
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
-	begun = time.Now()
+	looks := a.calls[ioctlWait]
 	_, err = d.Wait(ctx, 1)
 	assert.ErrorIs(t, err, context.Canceled)
-	assert.Less(t, time.Since(begun), slice, "one look is enough")
+	assert.LessOrEqual(t, a.calls[ioctlWait], looks+1, "one look is enough")
 }
 
 func TestClose(t *testing.T) {

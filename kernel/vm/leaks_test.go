@@ -18,11 +18,11 @@ var moduleCode = regexp.MustCompile(`0xffffffffc[0-9a-f]{7}\b`)
 // allocated what is in use, since it was started with slub_debug.
 func leaks() []string {
 	var found []string
-	for range 5 { // what is freed later, after a grace period or by a worker, is no leak
+	// What is freed later, after a grace period or by a worker, is no leak.
+	for begun := time.Now(); time.Since(begun) < hangs; time.Sleep(200 * time.Millisecond) {
 		if found = leaksNow(); len(found) == 0 {
 			break
 		}
-		time.Sleep(200 * time.Millisecond)
 	}
 	return found
 }

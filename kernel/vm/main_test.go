@@ -94,11 +94,10 @@ func insert(name string, parameters ...string) error {
 func unload(t *testing.T, name string) {
 	t.Helper()
 	var err error
-	for range 100 {
+	for begun := time.Now(); time.Since(begun) < hangs; time.Sleep(20 * time.Millisecond) {
 		if err = unix.DeleteModule(name, unix.O_NONBLOCK); !errors.Is(err, unix.EWOULDBLOCK) {
 			break
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	require.NoError(t, err, "rmmod %s", name)
 }
@@ -245,11 +244,11 @@ func cgroup(t *testing.T, path string) (dir string, id uint64) {
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	t.Cleanup(func() {
 		var err error
-		for range 100 { // its last process may be a moment behind
+		// its last process may end a moment later
+		for begun := time.Now(); time.Since(begun) < hangs; time.Sleep(20 * time.Millisecond) {
 			if err = os.Remove(dir); err == nil || errors.Is(err, os.ErrNotExist) {
 				return
 			}
-			time.Sleep(20 * time.Millisecond)
 		}
 		require.NoError(t, err)
 	})

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nvmlfab/nvmlfab/kernel/vgpuctl"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -92,9 +91,6 @@ func TestVgpuCost(t *testing.T) {
 		for _, state := range []string{"off", "tracing", "enforcing", "enforcing with copies"} {
 			ratio := float64(best[state][i]) / float64(best["absent"][i])
 			line += fmt.Sprintf("; %s %.2f", state, ratio)
-			if state != "enforcing with copies" { // of which few rounds, each long, are left alone on a busy machine
-				assert.Less(t, ratio, 20.0, "%s, %s", k.name, state)
-			}
 		}
 		t.Log(line)
 	}

@@ -73,14 +73,17 @@ func cgroupBytes(t *testing.T, d *vgpuctl.Device, id uint64) uint64 {
 	return u.DeviceBytes
 }
 
-// eventually waits for what happens a moment later; on a busy machine, programs take seconds to start.
+// hangs is how long a test waits for what happens in a moment before it says that it never does. The
+// virtual machine is emulated, and the machine around it may be busy.
+const hangs = 2 * time.Minute
+
+// eventually waits for what happens a moment later.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for range 1000 {
+	for begun := time.Now(); time.Since(begun) < hangs; time.Sleep(10 * time.Millisecond) {
 		if condition() {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	require.Fail(t, "it never came to pass: "+what)
 }

@@ -143,7 +143,7 @@ func traffic(t *testing.T, threads int) func() int64 {
 	var all sync.WaitGroup
 	for i := range threads {
 		all.Go(func() {
-			for n := 0; !stop.Load(); n++ {
+			for n := 0; n == 0 || !stop.Load(); n++ {
 				fd, err := unix.Open("/dev/nvidiactl", unix.O_RDWR|unix.O_CLOEXEC, 0)
 				if !assert.NoError(t, err) {
 					return
@@ -215,7 +215,7 @@ func TestVgpuUnloadWaits(t *testing.T) {
 	called, removed := make(chan error), make(chan error)
 	go func() { called <- rmIoctlAt(c.ctl, escape(escFree, 16), uintptr(address)) }()
 	poll := []unix.PollFd{{Fd: int32(uffd), Events: unix.POLLIN}}
-	n, err := unix.Poll(poll, 5000)
+	n, err := unix.Poll(poll, int(hangs.Milliseconds()))
 	require.NoError(t, err)
 	require.Equal(t, 1, n, "nobody reads the page")
 	since := logSince()

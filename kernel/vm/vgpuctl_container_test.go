@@ -54,7 +54,7 @@ func TestVgpuctlContainer(t *testing.T) {
 		return stdout.String()
 	}
 	soon := func() context.Context {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), hangs)
 		t.Cleanup(cancel)
 		return ctx
 	}

@@ -44,7 +44,7 @@ func main() {
 	flag.StringVar(&o.run, "run", "", "only tests that match this expression, as go test has it")
 	flag.StringVar(&o.skip, "skip", "", "no tests that match this expression")
 	flag.StringVar(&o.threads, "threads", "", "qemu's threads for the processors, single or multi; multi if there are several")
-	flag.DurationVar(&o.limit, "limit", 10*time.Minute, "end the virtual machine as hung after this time")
+	flag.DurationVar(&o.limit, "limit", 30*time.Minute, "end the virtual machine as hung after this time")
 	flag.BoolVar(&o.verbose, "v", false, "print all of the console")
 	flag.Parse()
 	// qemu is to end with the thread that started it, however that ends.
@@ -132,7 +132,8 @@ func start(stopped context.Context, qemu string, kernel debian.Kernel, image, lo
 	}
 	// no_timer_check: under emulation on a busy machine the kernel's test of its timer fails. What goes wrong in the kernel ends it at once: a warning, an oops, a lock-up, a task that hangs. The slabs are checked at each use.
 	words := []string{"console=ttyS0", "quiet", "no_timer_check", "panic=-1", "oops=panic", "panic_on_warn=1", "softlockup_panic=1",
-		"sysctl.kernel.hung_task_timeout_secs=60", "sysctl.kernel.hung_task_panic=1", "slub_debug=FZPU", "log_buf_len=4M", "random.trust_cpu=on", "mitigations=off"}
+		"sysctl.kernel.watchdog_thresh=60",
+		"sysctl.kernel.hung_task_timeout_secs=240", "sysctl.kernel.hung_task_panic=1", "slub_debug=FZPU", "log_buf_len=4M", "random.trust_cpu=on", "mitigations=off"}
 	for _, v := range os.Environ() {
 		if strings.HasPrefix(v, "VERIFY_") || strings.HasPrefix(v, "NVMLFAB_GUEST_") {
 			words = append(words, v)

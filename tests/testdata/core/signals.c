@@ -467,7 +467,7 @@ static void reading(int argc, char **argv)
 			} else {
 				check(kill(getpid(), sent[i]) == 0);
 			}
-			if (poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, 10 * 1000) != 1)
+			if (poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, HANG * 1000) != 1)
 				fail(__FILE__, __LINE__, "signal %d did not arrive", sent[i]);
 			check(read(fd, &info, sizeof info) == sizeof info && (int)info.ssi_signo == sent[i]);
 			if (pid != 0)
