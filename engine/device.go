@@ -7,4 +7,5 @@ type Device struct {
 	view
 	*profiles.Device
 	meter meter
+	fault *fault
 }

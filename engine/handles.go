@@ -15,6 +15,8 @@ type generation struct {
 	engine  *Engine
 	number  uint64
 	devices []atomic.Uintptr // the handles of GPUs, by device number; 0 until somebody asks for it
+	faults  []*fault         // of GPUs, by device number; nil where nothing fails
+	started bool             // the generation has a snapshot already
 	serial  atomic.Uint64    // the newest serial of objects that belong to the process
 	origin  int64            // when counters begin, in ms since 1970
 	latest  atomic.Int64     // see tick
@@ -30,6 +32,7 @@ func (e *Engine) begin(board *profiles.Board) *generation {
 		number:  e.host.Generation(),
 		origin:  e.origin(),
 		devices: make([]atomic.Uintptr, len(board.Devices)),
+		faults:  make([]*fault, len(board.Devices)),
 		others:  map[host.Key]uintptr{},
 	}
 }

@@ -34,8 +34,10 @@ func (g *generation) snapshot(board *profiles.Board) *Snapshot {
 	for i := range devices {
 		d := &devices[i]
 		d.view, d.Device = view{s, host.Key{Kind: host.Device, Device: uint32(i)}}, &board.Devices[i]
+		d.fault = g.fault(i, d.Failure)
 		s.Devices[i] = d
 	}
+	g.started = true
 	return s
 }
 
@@ -76,52 +78,55 @@ func (s *Snapshot) DeviceByBusID(id profiles.BusID) *Device {
 	})
 }
 
-// Need is what a function wants of the object that a handle stands for.
-type Need uint8
-
-const (
-	// Alive wants a GPU that is not lost.
-	Alive Need = 1 << iota
-	// WholeGPU wants a GPU, no MIG device.
-	WholeGPU
-)
-
 // key is what a handle stands for, which the snapshot need not have any more.
 func (s *Snapshot) key(handle uintptr) (host.Key, bool) {
 	return s.generation.engine.host.Key(s.generation.number, handle)
 }
 
-// Device is the GPU or MIG device that a handle stands for; INVALID_ARGUMENT if there is none.
-func (s *Snapshot) Device(handle uintptr, _ Need) (*Device, abi.Return) {
-	key, ok := s.key(handle)
-	if !ok || key.Kind != host.Device || uint64(key.Device) >= uint64(len(s.Devices)) {
-		return nil, abi.ERROR_INVALID_ARGUMENT
+// Device is the GPU or MIG device that a handle stands for; INVALID_ARGUMENT if there is none, or what need says.
+func (s *Snapshot) Device(handle uintptr, need Need) (*Device, abi.Return) {
+	key, gpu, ret := s.resolve(handle, need)
+	if ret != abi.SUCCESS || key.Kind == host.Device {
+		return gpu, ret
 	}
-	return s.Devices[key.Device], abi.SUCCESS
+	return object[Device](s, key)
 }
 
-// object is the object of the node that a handle stands for; INVALID_ARGUMENT if there is none.
-func object[T any](s *Snapshot, handle uintptr) (*T, abi.Return) {
-	if key, ok := s.key(handle); ok {
-		if o, ok := s.objects[key].(*T); ok {
-			return o, abi.SUCCESS
-		}
+// object is the object of the node that has that key; INVALID_ARGUMENT if it is gone or something else.
+func object[T any](s *Snapshot, key host.Key) (*T, abi.Return) {
+	if o, ok := s.objects[key].(*T); ok {
+		return o, abi.SUCCESS
 	}
 	return nil, abi.ERROR_INVALID_ARGUMENT
 }
 
-// GpuInstance is the GPU instance that a handle stands for; INVALID_ARGUMENT if there is none.
-func (s *Snapshot) GpuInstance(handle uintptr, _ Need) (*GpuInstance, abi.Return) {
-	return object[GpuInstance](s, handle)
+// part is the part of a GPU that a handle stands for.
+func part[T any](s *Snapshot, handle uintptr, need Need) (*T, abi.Return) {
+	key, _, ret := s.resolve(handle, need)
+	if ret != abi.SUCCESS {
+		return nil, ret
+	}
+	return object[T](s, key)
 }
 
-// ComputeInstance is the compute instance that a handle stands for; INVALID_ARGUMENT if there is none.
-func (s *Snapshot) ComputeInstance(handle uintptr, _ Need) (*ComputeInstance, abi.Return) {
-	return object[ComputeInstance](s, handle)
+// GpuInstance is the GPU instance that a handle stands for; INVALID_ARGUMENT if there is none, or what need says.
+func (s *Snapshot) GpuInstance(handle uintptr, need Need) (*GpuInstance, abi.Return) {
+	return part[GpuInstance](s, handle, need)
+}
+
+// ComputeInstance is the compute instance that a handle stands for; INVALID_ARGUMENT if there is none, or what need says.
+func (s *Snapshot) ComputeInstance(handle uintptr, need Need) (*ComputeInstance, abi.Return) {
+	return part[ComputeInstance](s, handle, need)
 }
 
 // Unit is the S-class unit that a handle stands for; INVALID_ARGUMENT if there is none.
-func (s *Snapshot) Unit(handle uintptr, _ Need) (*Unit, abi.Return) { return object[Unit](s, handle) }
+func (s *Snapshot) Unit(handle uintptr, _ Need) (*Unit, abi.Return) {
+	key, ok := s.key(handle)
+	if !ok {
+		return nil, abi.ERROR_INVALID_ARGUMENT
+	}
+	return object[Unit](s, key)
+}
 
 // owned is the object of the process that a handle stands for; INVALID_ARGUMENT if there is none of that kind.
 func (s *Snapshot) owned(handle uintptr, kind host.Kind) (owned, abi.Return) {

@@ -102,12 +102,12 @@ var architectures = map[string]abi.DeviceArchitecture_t{
 	"blackwell": abi.DEVICE_ARCH_BLACKWELL,
 }
 
-// found answers a device, NOT_FOUND if there is none.
+// found answers a device, NOT_FOUND if there is none, GPU_IS_LOST if it was lost when NVML started.
 func found(d *engine.Device) (*engine.Device, abi.Return) {
 	if d == nil {
 		return nil, abi.ERROR_NOT_FOUND
 	}
-	return d, abi.SUCCESS
+	return d, d.Found()
 }
 
 // DeviceGetHandleByUUID finds a GPU by its UUID, in either case; NOT_FOUND if there is none.

@@ -35,7 +35,7 @@ func DeviceGetCount(s *engine.Snapshot) (uint32, abi.Return) {
 	return uint32(len(s.Devices)), abi.SUCCESS
 }
 
-// DeviceGetHandleByIndex answers INVALID_ARGUMENT beyond the last GPU.
+// DeviceGetHandleByIndex answers INVALID_ARGUMENT beyond the last GPU, GPU_IS_LOST if it was lost when NVML started.
 //
 //nvml:symbol nvmlDeviceGetHandleByIndex nvmlDeviceGetHandleByIndex_v2
 func DeviceGetHandleByIndex(s *engine.Snapshot, index uint32) (*engine.Device, abi.Return) {
@@ -43,5 +43,5 @@ func DeviceGetHandleByIndex(s *engine.Snapshot, index uint32) (*engine.Device, a
 	if d == nil {
 		return nil, abi.ERROR_INVALID_ARGUMENT
 	}
-	return d, abi.SUCCESS
+	return found(d)
 }

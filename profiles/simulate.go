@@ -72,6 +72,12 @@ type Failure struct {
 	Xid Xid `yaml:"xid"`
 }
 
+// Loses says that the GPU is lost at some time.
+func (f Failure) Loses() bool { return f.Mode.Value == "lost" || f.Mode.Value == "fallen_off_bus" }
+
+// Waits says that the GPU is not lost from the beginning.
+func (f Failure) Waits() bool { return f.AfterCalls.Value > 0 || f.Probability.Valid }
+
 // Xid is an Xid error.
 type Xid struct {
 	// Code is its number.
