@@ -124,7 +124,7 @@ func libraryCache(libraries string) []byte {
 	if err != nil {
 		return nil
 	}
-	return addLibraries(cache, libraries, "libnvidia-ml.so.1", "libnvidia-ml.so")
+	return addLibraries(cache, libraries, "libnvidia-ml.so.1", "libnvidia-ml.so", "libcuda.so.1", "libcuda.so")
 }
 
 const cachePath = "/etc/ld.so.cache"

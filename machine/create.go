@@ -13,6 +13,8 @@ import (
 type Maker struct {
 	// Device makes a device node, named in a folder.
 	Device func(dir int, name string, n *Node) error
+	// Source makes a file that has a source. Without it, the source is copied.
+	Source func(dir int, name string, n *Node) error
 	// Share lets files of one content, which their owner cannot change, be links to one file.
 	Share bool
 
@@ -75,6 +77,9 @@ func (m *Maker) fill(dir int, at, name string, n *Node) error {
 }
 
 func (m *Maker) file(dir int, name string, n *Node) error {
+	if n.Source != "" && m.Source != nil {
+		return m.Source(dir, name, n)
+	}
 	if !m.Share || n.Mode.Perm() != readable || n.Source != "" {
 		return writeFile(dir, name, n)
 	}

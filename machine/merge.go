@@ -174,11 +174,16 @@ func bind(from, to string) error {
 
 // toNull shows a device node as /dev/null: there is no driver behind its own numbers, and a program that opens it should
 // succeed.
-func toNull(dir int, name string, _ *Node) error {
+func toNull(dir int, name string, _ *Node) error { return bindAt(dir, name, "/dev/null") }
+
+// toSource shows the file that a file is from, which saves the copy.
+func toSource(dir int, name string, n *Node) error { return bindAt(dir, name, n.Source) }
+
+func bindAt(dir int, name, from string) error {
 	if err := unix.Mknodat(dir, name, unix.S_IFREG|0o644, 0); err != nil {
 		return err
 	}
-	return bind("/dev/null", fmt.Sprintf("/proc/self/fd/%d/%s", dir, name))
+	return bind(from, fmt.Sprintf("/proc/self/fd/%d/%s", dir, name))
 }
 
 // replace shows a staged file in place of one of the machine's.

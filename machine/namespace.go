@@ -60,8 +60,6 @@ func DropNamespaceRights() error {
 // Launch is what a mount namespace shows.
 type Launch struct {
 	Tree *Tree
-	// Libraries is the folder that the dynamic linker shall find libraries in.
-	Libraries string
 	// Identity says where the tree is from: two launches of one identity show the same.
 	Identity string
 	// Files are for the folder Private.
@@ -90,7 +88,7 @@ func (c Launch) Show() error {
 	if err := m.mergeAll(c.Tree, "dev", "sys", "proc"); err != nil {
 		return err
 	}
-	if cache := libraryCache(c.Libraries); cache != nil {
+	if cache := libraryCache(driverLibraries); cache != nil {
 		if err := m.replace(cachePath, &Node{Mode: 0o644, Data: string(cache)}); err != nil {
 			return err
 		}
@@ -100,6 +98,12 @@ func (c Launch) Show() error {
 	}
 	if err := unix.MoveMount(dev, "", unix.AT_FDCWD, Private+"/dev", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return &fs.PathError{Op: "move", Path: Private + "/dev", Err: err}
+	}
+	if n := c.Tree.Find(LibraryDir); n != nil {
+		maker := Maker{Source: toSource}
+		if err := maker.Make(unix.AT_FDCWD, "", driverLibraries, n); err != nil {
+			return err
+		}
 	}
 	for name, data := range c.Files {
 		if err := os.WriteFile(filepath.Join(Private, name), data, 0o644); err != nil {
@@ -117,6 +121,10 @@ func (c Launch) Show() error {
 	}
 	return nil
 }
+
+// driverLibraries is the folder with the driver's libraries under the names that a driver gives them. The dynamic linker's
+// cache leads there, and NVIDIA's tools, which look for libcuda.so.VERSION, follow it.
+const driverLibraries = Private + "/lib"
 
 // What a launch tells to one inside it.
 const (

@@ -109,11 +109,6 @@ func (p *profile) setProfile(changed string) error {
 	}
 }
 
-// tree is what this machine shall have.
-func (p *profile) tree(system bool) *machine.Tree {
-	return machine.New(p.board, machine.Options{CPUs: onlineCPUs(), System: system})
-}
-
 // onlineCPUs are this machine's, ascending.
 func onlineCPUs() []uint32 {
 	text, err := os.ReadFile("/sys/devices/system/cpu/online")
@@ -129,7 +124,8 @@ func onlineCPUs() []uint32 {
 
 // showNamespace shows the board to what runs in this mount namespace.
 func (p *profile) showNamespace(libraries string, system bool) error {
-	m := machine.Launch{Tree: p.tree(system), Libraries: libraries, Identity: p.base.Name + "\n" + string(p.base.File(p.layers...))}
+	tree := machine.New(p.board, machine.Options{CPUs: onlineCPUs(), System: system, Libraries: libraries, CUDA: libcuda()})
+	m := machine.Launch{Tree: tree, Identity: p.base.Name + "\n" + string(p.base.File(p.layers...))}
 	if text := p.changed(); text != nil {
 		m.Files = map[string][]byte{"profile.yaml": text}
 	}

@@ -66,6 +66,15 @@ func findVersion(name string) (string, error) {
 	return "", fmt.Errorf("--nvml: %q may be %s", name, strings.Join(found, " or "))
 }
 
+// libcuda is the libcuda that knows no device; empty if it has not been built.
+func libcuda() string {
+	path := filepath.Join(home(), "lib", "libcuda-none.so.1")
+	if !exists(path) {
+		return ""
+	}
+	return path
+}
+
 // setLibrary makes the dynamic linker find the libraries in a folder first.
 func setLibrary(dir string) error {
 	if others := os.Getenv("LD_LIBRARY_PATH"); others != "" {

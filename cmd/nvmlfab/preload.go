@@ -31,7 +31,7 @@ func (p *profile) showPreloaded(libraries, program string) error {
 	if err := preloadable(program); err != nil {
 		return err
 	}
-	root, err := temporary(p.tree(false), p.changed())
+	root, err := temporary(machine.New(p.board, machine.Options{CPUs: onlineCPUs()}), p.changed())
 	if err != nil {
 		return err
 	}

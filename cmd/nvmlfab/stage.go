@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os/exec"
-	"path/filepath"
 
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
@@ -40,10 +39,7 @@ func (c stageCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	options := machine.Options{CPUs: onlineCPUs(), System: true, Libraries: libraries, SMI: c.SMI, Profile: string(p.source())}
-	if cuda := filepath.Join(home(), "lib", "libcuda-none.so.1"); exists(cuda) {
-		options.CUDA = cuda
-	}
+	options := machine.Options{CPUs: onlineCPUs(), System: true, Libraries: libraries, CUDA: libcuda(), SMI: c.SMI, Profile: string(p.source())}
 	if options.SMI == "" {
 		options.SMI, _ = exec.LookPath("nvidia-smi")
 	}

@@ -1,0 +1,114 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// seenByNVIDIA is what the program of tests/nvidia prints.
+type seenByNVIDIA struct {
+	GPUs []struct {
+		UUID, BusID         string
+		Architecture, Brand string
+		ComputeCapability   string
+		AddressingMode      string
+		Fabric, MIGCapable  bool
+		MIGEnabled          bool
+		Links               map[int][]string
+	}
+	CDI struct {
+		Devices, Libraries []string
+		Nodes              map[string][]string
+	}
+}
+
+// nvidiaProgram builds and vets tests/nvidia, which has a go.mod of its own, or skips the test if its modules do not come.
+func nvidiaProgram(t *testing.T) string {
+	t.Helper()
+	source := filepath.Join(root, "tests", "nvidia")
+	if out := runIn(t, source, nil, "go", "list", "-deps", "."); out.code != 0 {
+		skip(t, "the modules of tests/nvidia cannot be fetched: "+out.stderr)
+	}
+	runIn(t, source, nil, "go", "vet", ".").succeeds(t)
+	program := filepath.Join(t.TempDir(), "nvidia")
+	runIn(t, source, nil, "go", "build", "-ldflags", "-extldflags=-Wl,-z,lazy", "-o", program, ".").succeeds(t)
+	return program
+}
+
+// TestNVIDIA: the libraries that NVIDIA's device plugin, DRA driver, feature discovery and container toolkit are built on
+// describe every shipped board without an error, in the launcher and from a staged tree.
+func TestNVIDIA(t *testing.T) {
+	namespaces(t)
+	program := nvidiaProgram(t)
+	for _, name := range profiles.Names() {
+		t.Run(name+"/run", func(t *testing.T) {
+			checkNVIDIA(t, name, "/dev/.nvmlfab/lib", inside(t, name, program))
+		})
+		t.Run(name+"/staged", func(t *testing.T) {
+			if os.Geteuid() != 0 {
+				skip(t, "a staged tree has device nodes only if root makes it")
+			}
+			dir := filepath.Join(t.TempDir(), "root")
+			run(t, nil, launcher(t), "stage", "--root", dir, "--profile", name).succeeds(t)
+			libraries := filepath.Join(dir, "usr/lib/x86_64-linux-gnu")
+			env := []string{"MOCK_NVML_CONFIG=" + filepath.Join(dir, "etc/nvmlfab/profile.yaml")}
+			checkNVIDIA(t, name, libraries,
+				run(t, env, program, "--root", dir, "--library", filepath.Join(libraries, "libnvidia-ml.so.1")))
+		})
+	}
+}
+
+func checkNVIDIA(t *testing.T, name, libraries string, out outcome) {
+	t.Helper()
+	out.succeeds(t)
+	assert.Empty(t, out.stderr)
+	var got seenByNVIDIA
+	require.NoError(t, json.Unmarshal([]byte(out.stdout), &got))
+
+	board := mustBoard(t, name)
+	ids := busIDs(t, name)
+	require.Len(t, got.GPUs, len(board.Devices))
+	var names []string
+	for i := range board.Devices {
+		d, g := &board.Devices[i], got.GPUs[i]
+		assert.Equal(t, string(d.UUID), g.UUID)
+		assert.Equal(t, ids[i], g.BusID)
+		assert.Equal(t, fmt.Sprintf("%d.%d", d.ComputeCapability.Major.Value, d.ComputeCapability.Minor.Value), g.ComputeCapability)
+		assert.False(t, g.MIGEnabled)
+		assert.Len(t, g.Links, len(board.Devices)-1, "how near each of the other GPUs is")
+		for to, links := range g.Links {
+			assert.NotEqual(t, i, to)
+			assert.NotEmpty(t, links)
+			assert.Equal(t, links, got.GPUs[to].Links[i], "%d to %d and back", i, to)
+		}
+		names = append(names, fmt.Sprint(d.Index), string(d.UUID))
+		node := fmt.Sprintf("/dev/nvidia%d", d.MinorNumber.Or(d.Index))
+		assert.Equal(t, []string{node}, got.CDI.Nodes[fmt.Sprint(d.Index)])
+		assert.Equal(t, []string{node}, got.CDI.Nodes[string(d.UUID)])
+	}
+	assert.ElementsMatch(t, names, got.CDI.Devices)
+	driver := board.System.DriverVersion.Value
+	for _, library := range []string{"libcuda.so.", "libnvidia-ml.so.", "libnvmlfab-core.so."} {
+		assert.Contains(t, got.CDI.Libraries, filepath.Join(libraries, library+driver))
+	}
+	first := got.GPUs[0]
+	assert.Equal(t, wantNVIDIA[name], fmt.Sprintf("%s %s %t %t %v", first.Architecture, first.AddressingMode, first.Fabric, first.MIGCapable, first.Links[1]))
+}
+
+// wantNVIDIA are the first GPU's architecture and addressing mode, whether it belongs to a fabric and can be parted, and how
+// near the second is. The driver of a100-sxm4-40gb has no function for the mode, which is then not asked. All NVLinks of these
+// boards end at switches, and go-gpuallocator counts those between two GPUs alone.
+var wantNVIDIA = map[string]string{
+	"a100-sxm4-40gb": "Ampere  false true [P2PLinkCrossCPU]",
+	"gb200":          "Blackwell ATS true true [P2PLinkSameCPU]",
+	"h100":           "Hopper HMM false true [P2PLinkCrossCPU]",
+	"t4":             "Turing HMM false false []",
+}
