@@ -12,22 +12,32 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRelease unpacks the tarball alone in an empty folder and runs NVIDIA's program from it.
+// TestRelease builds the tarball from two copies of the tree, in folders of different names and by
+// users of different umasks, and finds the same bytes. Then it unpacks one alone in an empty folder
+// and runs NVIDIA's program from it.
 func TestRelease(t *testing.T) {
-	tarball := filepath.Join(root, "dist", "nvmlfab-0.0.0-test-linux-amd64.tar.gz")
-	t.Cleanup(func() { os.Remove(tarball) })
-	build := func() []byte {
-		run(t, nil, "make", "--no-print-directory", "release", "VERSION=0.0.0-test").succeeds(t)
-		text, err := os.ReadFile(tarball)
-		require.NoError(t, err)
-		return text
+	const name = "nvmlfab-0.0.0-test-linux-amd64"
+	build := func(folder, umask string) string {
+		tree := filepath.Join(t.TempDir(), folder)
+		require.NoError(t, os.MkdirAll(tree, 0o755))
+		run(t, nil, "bash", "-c", `set -o pipefail; git ls-files -z -co --exclude-standard |
+			tar --null --ignore-failed-read -T - -cf - | tar -xf - -C "$1"`, "bash", tree).succeeds(t)
+		runIn(t, tree, nil, "bash", "-c", "umask "+umask+"; exec make --no-print-directory release VERSION=0.0.0-test").succeeds(t)
+		return filepath.Join(tree, "dist", name+".tar.gz")
 	}
-	first, second := build(), build()
-	assert.True(t, bytes.Equal(first, second), "two builds of the tarball differ")
+	tarball, other := build("one", "022"), build("another/folder", "077")
+	if first, second := sums(t, tarball), sums(t, other); !assert.Equal(t, first, second, "two builds differ") {
+		return
+	}
+	first, err := os.ReadFile(tarball)
+	require.NoError(t, err)
+	second, err := os.ReadFile(other)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(first, second), "two tarballs of the same files differ")
 
 	dir := t.TempDir()
 	runIn(t, dir, nil, "tar", "xzf", tarball).succeeds(t)
-	bundle := filepath.Join(dir, "nvmlfab-0.0.0-test-linux-amd64")
+	bundle := filepath.Join(dir, name)
 	runIn(t, bundle, nil, "sha256sum", "-c", "--quiet", "SHA256SUMS").succeeds(t)
 
 	text, err := os.ReadFile(filepath.Join(bundle, "manifest.json"))
@@ -56,4 +66,13 @@ func TestRelease(t *testing.T) {
 	assert.Len(t, direct.lines(), 8)
 	assert.Empty(t, direct.stderr)
 	assert.Equal(t, direct.stdout, alone("bin/nvmlfab", "run", "--", "./nvidia-smi", "-L").succeeds(t).stdout)
+}
+
+// sums lists what a tarball holds: mode, owner, time and name of each entry, and the file of hashes.
+func sums(t *testing.T, tarball string) string {
+	t.Helper()
+	list := run(t, nil, "tar", "tzvf", tarball).succeeds(t).stdout
+	hashes := run(t, nil, "tar", "xzOf", tarball, "--wildcards", "*/SHA256SUMS").succeeds(t).stdout
+	require.Contains(t, hashes, "libnvmlfab-core")
+	return list + hashes
 }

@@ -84,7 +84,7 @@ static double resident(void)
 int main(int argc, char **argv)
 {
     if (argc != 3)
-        die("usage: probe LIBRARY process|stub|getter1|getter4|rss");
+        die("usage: probe LIBRARY process|init|stub|getter1|getter4|rss");
     void *library = dlopen(argv[1], RTLD_NOW);
     if (library == NULL)
         die(dlerror());
@@ -95,9 +95,12 @@ int main(int argc, char **argv)
     *(void **)&temperature = find(library, "nvmlDeviceGetTemperature");
     *(void **)&stub = find(library, "nvmlDeviceGetVgpuMetadata");
     unsigned int n = 0;
-    if (init() != NVML_SUCCESS || count(&n) != NVML_SUCCESS || n == 0 || by_index(0, &device) != NVML_SUCCESS)
+    double before = now();
+    nvmlReturn_t begun = init();
+    double took = now() - before;
+    if (begun != NVML_SUCCESS || count(&n) != NVML_SUCCESS || n == 0 || by_index(0, &device) != NVML_SUCCESS)
         die("init");
-    double result = 0;
+    double result = strcmp(argv[2], "init") == 0 ? took : 0;
     if (strcmp(argv[2], "stub") == 0)
         result = stubs();
     else if (strcmp(argv[2], "getter1") == 0)
