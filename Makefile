@@ -42,7 +42,7 @@ older  := $(filter-out $(newest),$(wanted))
 fronts := $(older:%=dist/nvml/%/libnvidia-ml.so.1)
 
 go_files   := $(shell find generated handwritten engine library profiles -type f ! -name '*_test.go' 2>/dev/null) go.mod go.sum
-front_deps := $(shell find generated/front library/front nvml-headers -type f ! -name '*_test.go' 2>/dev/null) Makefile
+front_deps := $(shell find generated/front library/front library/host nvml-headers -type f ! -name '*_test.go' 2>/dev/null) Makefile
 older_deps := $(shell find generator -type f ! -name '*_test.go' 2>/dev/null)
 
 lib: dist/lib/libnvidia-ml.so dist/lib/libnvidia-ml.so.1 dist/lib/libnvmlfab-core.so.1 dist/nvml/$(newest) fronts
@@ -65,11 +65,11 @@ front_flags := -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -sha
 
 # $(call front,FOLDER,VERSION) compiles a front from the generated sources in a folder and the header of that version.
 front = header=$$($(generator) --nvml $(2) --header); \
-	gcc $(front_flags) -I $(1) -I library/front -I nvml-headers -I "$$(dirname "$$header")" $(1)/*.c library/front/*.c -o $@.$$$$; \
+	gcc $(front_flags) -I $(1) -I library/front -I library/host -I nvml-headers -I "$$(dirname "$$header")" $(1)/*.c library/front/*.c library/host/*.c -o $@.$$$$; \
 	mv $@.$$$$ $@
 
 dist/lib/libnvidia-ml.so.1: $(front_deps) | dist/lib
-	@echo "gcc generated/front/*.c library/front/*.c -o $@"; $(call front,generated/front,$(newest))
+	@echo "gcc generated/front/*.c library/front/*.c library/host/*.c -o $@"; $(call front,generated/front,$(newest))
 
 $(fronts): dist/nvml/%/libnvidia-ml.so.1: $(front_deps) $(older_deps)
 	@echo "gcc the front of NVML $* -o $@"; \
@@ -95,7 +95,7 @@ dist/lib/libnvmlfab-core.so.1: $(go_files)
 gpufilters := dist/lib/libnvgpufilter.so dist/arm64/libnvgpufilter.so
 $(gpufilters): package := ./shims/gpufilter/lib
 $(gpufilters): golink := -extldflags=-Wl,-soname,libnvgpufilter.so
-$(gpufilters): $(filter-out %_test.go,$(wildcard shims/gpufilter/*.* shims/gpufilter/lib/*.*)) go.mod go.sum
+$(gpufilters): $(filter-out %_test.go,$(wildcard shims/gpufilter/*.* shims/gpufilter/lib/*.* library/host/*)) go.mod go.sum
 dist/arm64/libnvgpufilter.so: export GOARCH := arm64
 dist/arm64/libnvgpufilter.so: export CC := aarch64-linux-gnu-gcc
 dist/arm64/libnvgpufilter.so: | dist/arm64

@@ -5,11 +5,11 @@ package engine
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/nvmlfab/nvmlfab/engine/host"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
@@ -159,11 +159,11 @@ func kept(b []byte) config {
 	return config{string(name), text}
 }
 
-// Complain says in one line on stderr why an answer is an error, where no return code can. It goes past package os,
-// which ends the host where stderr is a broken pipe.
-func Complain(err error) {
-	syscall.Write(syscall.Stderr, fmt.Appendf(nil, "nvmlfab: %s\n", strings.ReplaceAll(err.Error(), "\n", "; ")))
-}
+// Complain says in one line on stderr why an answer is an error, where no return code can.
+func Complain(err error) { Say(strings.ReplaceAll(err.Error(), "\n", "; ")) }
+
+// Say writes a line on stderr. The core has another, which does not harm the process around it.
+var Say = func(text string) { fmt.Fprintf(os.Stderr, "nvmlfab: %s\n", text) }
 
 // Level is the place of the configured driver among the NVML versions, counted from 1: functions younger than that
 // answer FUNCTION_NOT_FOUND. Without a driver version every function is there.

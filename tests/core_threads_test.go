@@ -26,15 +26,15 @@ func TestThreadsFront(t *testing.T) {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	watched := []string{"-std=c11", "-O1", "-g", "-fPIC", "-fsanitize=thread", "-fvisibility=hidden", "-Wno-deprecated-declarations",
-		"-I", "generated/front", "-I", "library/front", "-I", "nvml-headers", "-I", filepath.Dir(header(t, ""))}
+		"-I", "generated/front", "-I", "library/front", "-I", "library/host", "-I", "nvml-headers", "-I", filepath.Dir(header(t, ""))}
 	shared := func(name string, args ...string) string {
 		path := filepath.Join(dir, name)
 		run(t, nil, "gcc", append(append(watched, "-shared", "-o", path), args...)...).succeeds(t)
 		return path
 	}
 	var sources []string
-	for _, folder := range []string{"generated", "library"} {
-		files, err := filepath.Glob(filepath.Join(root, folder, "front", "*.c"))
+	for _, folder := range []string{"generated/front", "library/front", "library/host"} {
+		files, err := filepath.Glob(filepath.Join(root, folder, "*.c"))
 		require.NoError(t, err)
 		sources = append(sources, files...)
 	}

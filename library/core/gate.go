@@ -5,14 +5,15 @@ package main
 import "C"
 
 import (
+	"bytes"
 	"fmt"
 	"runtime/debug"
-	"syscall"
 	"unsafe"
 
 	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/generated/dispatch"
+	"github.com/nvmlfab/nvmlfab/library/host"
 	"github.com/nvmlfab/nvmlfab/library/marshal"
 )
 
@@ -49,6 +50,7 @@ func nvmlfab_call(index C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
 		if marshal.Word[uint64](args, 0) != abi.ModelHash {
 			return C.uint32_t(abi.ERROR_LIB_RM_VERSION_MISMATCH)
 		}
+		engine.Say = host.Complain
 		node = engine.New(&process{(*space)(marshal.Pointer(args, 1))})
 		return C.uint32_t(abi.SUCCESS)
 	case level:
@@ -59,20 +61,26 @@ func nvmlfab_call(index C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
 	return C.uint32_t(abi.ERROR_NOT_SUPPORTED)
 }
 
+// room is an eighth of what a call leaves below it on its stack, the megabyte that makeRoom's frame takes. The compiler moves
+// larger variables to the heap.
+type room [128 << 10]byte
+
 // makeRoom makes the stack as large as its frame is. The kernel runs a signal handler of the host's, unless the host gave
 // it a stack of its own, on the stack that the thread is on, which in here is a goroutine's: a few kilobytes of the heap.
-// Stacks do not shrink, since the core is linked with gcshrinkstackoff.
+// A stack of this size has a mapping of its own with a page below it that nobody may touch (library/goruntime), so that a
+// handler which wants still more faults instead of writing over the heap. Stacks do not shrink, since the core is linked
+// with gcshrinkstackoff.
 //
 //go:noinline
 func makeRoom(use bool) {
 	if use {
-		var room [64 << 10]byte
-		touch(&room)
+		var a, b, c, d, e, f, g, h room
+		touch(&a, &b, &c, &d, &e, &f, &g, &h)
 	}
 }
 
 //go:noinline
-func touch(*[64 << 10]byte) {}
+func touch(a, b, c, d, e, f, g, h *room) {}
 
 func complain(index uint32, r any) {
 	name := fmt.Sprintf("call %#x", index)
@@ -80,7 +88,9 @@ func complain(index uint32, r any) {
 		name = abi.Symbols()[index].Name
 	}
 	engine.Complain(fmt.Errorf("%s: internal error: %v; please report it", name, r))
-	if getenv("NVMLFAB_DEBUG") != "" {
-		syscall.Write(syscall.Stderr, debug.Stack())
+	if host.Getenv("NVMLFAB_DEBUG") != "" {
+		for line := range bytes.Lines(debug.Stack()) {
+			host.Complain(string(bytes.TrimRight(line, "\n")))
+		}
 	}
 }

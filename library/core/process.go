@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvmlfab/nvmlfab/engine/host"
+	library "github.com/nvmlfab/nvmlfab/library/host"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -38,14 +39,7 @@ const slotSize = 16
 // process gives the engine the process around it.
 type process struct{ space *space }
 
-// getenv reads the process's environment as it is now; os.Getenv remembers an older one.
-func getenv(name string) string {
-	c := C.CString(name)
-	defer C.free(unsafe.Pointer(c))
-	return C.GoString(C.getenv(c))
-}
-
-func (p *process) Getenv(name string) string { return getenv(name) }
+func (p *process) Getenv(name string) string { return library.Getenv(name) }
 
 func (p *process) Privileged() bool { return C.getauxval(C.AT_SECURE) != 0 }
 

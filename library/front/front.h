@@ -40,21 +40,28 @@ struct nvmlfab_space {
 };
 
 /* level is 0 while NVML is not initialised, otherwise the place of the configured driver
- * among the NVML versions, counted from 1. generation counts cores: each fork that is
- * followed by a call brings one. */
+ * among the NVML versions, counted from 1. The mark generation counts cores from 1: each
+ * fork that is followed by a call brings one. It reads 0 in a child that called no fork
+ * handlers, until that is noticed. */
 struct nvmlfab_front {
     _Atomic(nvmlfab_call_fn) call;
     _Atomic uint32_t level;
-    uint32_t generation;
+    _Atomic uint32_t *generation;
 };
 
 extern struct nvmlfab_front nvmlfab_front;
 
-/* The core that this thread has met. */
+/* The generation whose core this thread has met. NVMLFAB_INSIDE is added while the thread is
+ * in a call, so that one from a signal handler which interrupted it is told apart. A new
+ * thread begins inside generation 0, which no core has. */
+#define NVMLFAB_INSIDE UINT32_C(0x80000000)
 extern _Thread_local uint32_t nvmlfab_met __attribute__((tls_model("initial-exec")));
 
-/* Calls the core for the first time in this thread. */
+/* Calls the core from a thread that has not met it, or answers IN_USE inside a call. */
 uint32_t nvmlfab_meet(uint32_t index, const uint64_t *args);
+
+/* Whether the calling thread is in a call already. */
+int nvmlfab_inside(void);
 
 nvmlReturn_t nvmlfab_init(uint32_t index, const uint64_t *args);
 nvmlReturn_t nvmlfab_shutdown(uint32_t index, const uint64_t *args);
@@ -70,14 +77,16 @@ union nvmlfab_word_or_slot {
 extern const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS];
 nvmlReturn_t nvmlfab_unknown_slot(void);
 
-/* Loads a core if none serves this process; the caller holds the load lock. */
+/* Loads a core if none serves this process; the caller holds the lock. */
 nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore);
+
+/* The lock on what nvmlInit and nvmlShutdown change. Who holds it gets no signal and cannot
+ * be cancelled: a handler may fork, and a fork waits for the lock. */
 void nvmlfab_lock(void);
 void nvmlfab_unlock(void);
 int nvmlfab_in_use(void);
 int nvmlfab_loaded(void);
 struct nvmlfab_space *nvmlfab_space(void);
-void nvmlfab_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Any argument of at most eight bytes as a word. */
 static inline uint64_t nvmlfab_word(const void *arg, size_t size)
@@ -106,9 +115,13 @@ static inline nvmlReturn_t nvmlfab_stub(uint32_t since)
 
 static inline uint32_t nvmlfab_ask(uint32_t index, const uint64_t *args)
 {
-    if (nvmlfab_met != nvmlfab_front.generation)
+    uint32_t met = nvmlfab_met;
+    if (met != atomic_load_explicit(nvmlfab_front.generation, memory_order_relaxed))
         return nvmlfab_meet(index, args);
-    return atomic_load_explicit(&nvmlfab_front.call, memory_order_acquire)(index, args);
+    nvmlfab_met = met | NVMLFAB_INSIDE;
+    uint32_t answer = atomic_load_explicit(&nvmlfab_front.call, memory_order_acquire)(index, args);
+    nvmlfab_met = met;
+    return answer;
 }
 
 /* Calls keep the caller's errno. */

@@ -1,13 +1,15 @@
 /* nvmlInit and nvmlShutdown: the reference count, and the generations of handles. */
 #define _GNU_SOURCE
 #include "front.h"
+#include "host.h"
 
 #include <sys/mman.h>
 
 #define REGION (UINT64_C(1) << 28) /* address space only; pages appear as handles are given out */
 #define SLOT 16
 
-struct nvmlfab_front nvmlfab_front = {.generation = 1};
+static _Atomic uint32_t first = 1; /* until the library's constructor has run */
+struct nvmlfab_front nvmlfab_front = {.generation = &first};
 
 static struct nvmlfab_space space;
 static unsigned references;
@@ -24,7 +26,7 @@ static nvmlReturn_t reserve(void)
         return NVML_SUCCESS;
     void *region = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (region == MAP_FAILED) {
-        nvmlfab_complain("no room for handles: %s", strerror(errno));
+        host_complain("no room for handles: %s", strerror(errno));
         return NVML_ERROR_MEMORY;
     }
     space.base = (uint64_t)(uintptr_t)region;
@@ -60,6 +62,8 @@ nvmlReturn_t nvmlfab_init(uint32_t index, const uint64_t *args)
 {
     int saved = errno;
     nvmlReturn_t answer = NVML_SUCCESS;
+    if (nvmlfab_inside()) /* who holds the lock may be waiting for the call that was interrupted */
+        return NVML_ERROR_IN_USE;
     nvmlfab_lock();
     if (references == 0)
         answer = start(index, args);
@@ -74,6 +78,8 @@ nvmlReturn_t nvmlfab_shutdown(uint32_t index, const uint64_t *args)
 {
     int saved = errno;
     nvmlReturn_t answer = NVML_SUCCESS;
+    if (nvmlfab_inside()) /* who holds the lock may be waiting for the call that was interrupted */
+        return NVML_ERROR_IN_USE;
     nvmlfab_lock();
     if (references == 0) {
         answer = NVML_ERROR_UNINITIALIZED;

@@ -1,19 +1,17 @@
 /* Finding, loading and, after a fork, replacing the core. */
 #define _GNU_SOURCE
 #include "front.h"
+#include "host.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdarg.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,29 +19,182 @@
 #define FRONT_NAME "libnvidia-ml"
 #define CORE_NAME "libnvmlfab-core"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char own_path[PATH_MAX]; /* of this library, links resolved; empty if unknown */
-static char core[PATH_MAX];     /* the core in use, absolute: a forked process may be in another folder */
 
-void nvmlfab_lock(void) { pthread_mutex_lock(&lock); }
-void nvmlfab_unlock(void) { pthread_mutex_unlock(&lock); }
+/* The core in use: its path, and its file as it was. A forked process loads a copy of that,
+ * wherever its root is by then and whatever lies under the path. */
+static struct {
+    char path[PATH_MAX];
+    void *image;
+    size_t size;
+} core;
 
-void nvmlfab_complain(const char *format, ...)
+/* ---- The lock, and the generations of cores ------------------------------------------ */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* What the holder of the lock gets back with the unlock. */
+static struct {
+    unsigned long mask;
+    int cancel;
+} holder;
+
+static uint32_t generation = 1; /* what the mark says, where no fork empties it */
+
+static uint32_t reload(uint32_t index, const uint64_t *args);
+static void forget_core_key(void);
+
+/* In a forked child. The Go runtime in it has lost its threads. */
+static void begin_generation(void)
 {
-    char line[PATH_MAX + 512] = "nvmlfab: ";
-    size_t used = strlen(line);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line + used, sizeof line - used - 1, format, args);
-    va_end(args);
-    for (char *c = line; *c != '\0'; c++)
-        if (*c == '\n')
-            *c = ' ';
-    strcat(line, "\n");
-    if (write(STDERR_FILENO, line, strlen(line)) < 0)
-        return; /* nowhere left to say it */
+    if (nvmlfab_loaded()) {
+        generation++;
+        forget_core_key();
+        atomic_store(&nvmlfab_front.call, reload);
+    }
+    atomic_store(nvmlfab_front.generation, generation);
 }
 
+/* Finds the mark empty in a child whose fork called no handlers. Nobody is left in it who
+ * could give the lock back. Signals are blocked. */
+static void notice_fork(void)
+{
+    const uint32_t noticing = UINT32_MAX;
+    uint32_t emptied = 0;
+    if (atomic_compare_exchange_strong(nvmlfab_front.generation, &emptied, noticing)) {
+        pthread_mutex_init(&lock, NULL);
+        begin_generation();
+    }
+    while (atomic_load(nvmlfab_front.generation) == noticing) /* another thread of the child is at it */
+        sched_yield();
+}
+
+int nvmlfab_inside(void)
+{
+    if (atomic_load(nvmlfab_front.generation) == 0) {
+        unsigned long mask = host_block_signals();
+        notice_fork();
+        host_set_signals(mask);
+    }
+    return nvmlfab_met == (atomic_load(nvmlfab_front.generation) | NVMLFAB_INSIDE);
+}
+
+/* Answers whether the lock is held now, which it always is unless trying is enough. */
+static int take_lock(int try)
+{
+    int cancel;
+    unsigned long mask = host_block_signals();
+    notice_fork();
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    if (try && pthread_mutex_trylock(&lock) != 0) {
+        pthread_setcancelstate(cancel, NULL);
+        host_set_signals(mask);
+        return 0;
+    }
+    if (!try)
+        pthread_mutex_lock(&lock);
+    holder.mask = mask;
+    holder.cancel = cancel;
+    return 1;
+}
+
+void nvmlfab_lock(void) { take_lock(0); }
+
+void nvmlfab_unlock(void)
+{
+    unsigned long mask = holder.mask;
+    int cancel = holder.cancel;
+    pthread_mutex_unlock(&lock);
+    pthread_setcancelstate(cancel, NULL);
+    host_set_signals(mask);
+}
+
+/* A fork waits for the lock, so that the child finds whole what it protects. In a handler
+ * that interrupted a call it must not: the holder may be waiting for that call. */
+static _Thread_local int fork_holds __attribute__((tls_model("initial-exec")));
+
+static void before_fork(void) { fork_holds = take_lock(nvmlfab_inside()); }
+
+static void parent_after_fork(void)
+{
+    if (fork_holds)
+        nvmlfab_unlock();
+}
+
+static void child_after_fork(void)
+{
+    begin_generation();
+    if (fork_holds)
+        nvmlfab_unlock();
+    else
+        pthread_mutex_init(&lock, NULL);
+}
+
+/* The path is taken at load time, because a relative one means nothing after a chdir. */
+__attribute__((constructor)) static void set_up(void)
+{
+    Dl_info info;
+    if (dladdr(&nvmlfab_front, &info) == 0 || realpath(info.dli_fname, own_path) == NULL)
+        own_path[0] = '\0';
+    nvmlfab_front.generation = host_new_mark(generation);
+    pthread_atfork(before_fork, parent_after_fork, child_after_fork);
+}
+
+/* ---- Threads that meet the core ------------------------------------------------------ */
+
+/* A Go runtime gives a pthread key of its own a value in each thread that it meets. A forked
+ * child has the value from a core whose threads are gone, and would wait for them in that
+ * core's destructor at the end of the thread. */
+static _Atomic pthread_key_t core_key = PTHREAD_KEYS_MAX; /* that, or none */
+
+static void forget_core_key(void)
+{
+    if (core_key < PTHREAD_KEYS_MAX)
+        pthread_setspecific(core_key, NULL);
+    core_key = PTHREAD_KEYS_MAX;
+}
+
+struct thread {
+    struct host_thread host;
+    unsigned char has[PTHREAD_KEYS_MAX];
+};
+
+static void save_thread(struct thread *was)
+{
+    host_save_thread(&was->host);
+    for (pthread_key_t k = 0; core_key == PTHREAD_KEYS_MAX && k < PTHREAD_KEYS_MAX; k++)
+        was->has[k] = pthread_getspecific(k) != NULL;
+}
+
+static void restore_thread(const struct thread *was)
+{
+    for (pthread_key_t k = 0; core_key == PTHREAD_KEYS_MAX && k < PTHREAD_KEYS_MAX; k++)
+        if (!was->has[k] && pthread_getspecific(k) != NULL)
+            core_key = k;
+    host_restore_thread(&was->host);
+}
+
+_Thread_local uint32_t nvmlfab_met __attribute__((tls_model("initial-exec"))) = NVMLFAB_INSIDE;
+
+uint32_t nvmlfab_meet(uint32_t index, const uint64_t *args)
+{
+    if (nvmlfab_inside())
+        return NVML_ERROR_IN_USE;
+    struct thread thread;
+    save_thread(&thread);
+    uint32_t answer = atomic_load_explicit(&nvmlfab_front.call, memory_order_acquire)(index, args);
+    nvmlfab_met = atomic_load(nvmlfab_front.generation);
+    restore_thread(&thread);
+    return answer;
+}
+
+/* ---- Loading ------------------------------------------------------------------------- */
+
+int nvmlfab_loaded(void)
+{
+    nvmlfab_call_fn call = atomic_load(&nvmlfab_front.call);
+    return call != NULL && call != reload;
+}
 
 /* The core stands beside the front under the front's own suffix: libnvidia-ml.so.V has
  * libnvmlfab-core.so.V. Container tooling collects *.so.V and so takes both along. */
@@ -60,158 +211,32 @@ static int core_path(char *path, size_t size)
     return snprintf(path, size, "%.*s/%s%s", (int)(slash - own_path), own_path, CORE_NAME, suffix) < (int)size;
 }
 
-/* The kernel's struct sigaction, which the C library refuses to touch for signals 32 and
- * 33: handler, flags, restorer, mask. */
-struct disposition {
-    unsigned long word[4];
-};
-
-/* What a Go library changes in a process as it loads: how signals are handled, and the
- * limit of open files. */
-struct process {
-    struct disposition signal[65];
-    struct rlimit files;
-};
-
-static void save_process(struct process *host)
+/* Finds the core's file and maps it, once in a process and its children. */
+static nvmlReturn_t find_core(void)
 {
-    for (int s = 1; s <= 64; s++)
-        syscall(SYS_rt_sigaction, s, NULL, &host->signal[s], sizeof(unsigned long));
-    getrlimit(RLIMIT_NOFILE, &host->files);
-}
-
-/* Signal 33 is the C library's own: it begins to handle it with the first thread, which may
- * be one of the core's, and setuid() would kill a process in which nobody handles it. */
-#define SETXID 33
-
-static void restore_process(const struct process *host)
-{
-    for (int s = 1; s <= 64; s++) {
-        const struct disposition *was = &host->signal[s];
-        struct disposition now;
-        if (s == SETXID && was->word[0] == (unsigned long)SIG_DFL)
-            continue;
-        if (syscall(SYS_rt_sigaction, s, NULL, &now, sizeof(unsigned long)) == 0 && memcmp(&now, was, sizeof now) != 0)
-            syscall(SYS_rt_sigaction, s, was, NULL, sizeof(unsigned long));
-    }
-    setrlimit(RLIMIT_NOFILE, &host->files);
-}
-
-/* What a Go runtime changes in a thread as they meet: it unblocks signals, SIGCHLD for one,
- * sets an alternate stack where there is none, and gives a pthread key of its own a value. */
-struct thread {
-    unsigned long mask;
-    stack_t stack;
-    unsigned char has[PTHREAD_KEYS_MAX];
-};
-
-/* The core's key, or none. A forked child has the value from a core whose threads are gone,
- * and would wait for them in that core's destructor at the end of the thread. */
-static _Atomic pthread_key_t core_key = PTHREAD_KEYS_MAX;
-
-static void forget_core_key(void)
-{
-    if (core_key < PTHREAD_KEYS_MAX)
-        pthread_setspecific(core_key, NULL);
-    core_key = PTHREAD_KEYS_MAX;
-}
-
-/* Blocks every signal but the C library's own two. Threads of the core inherit that, so
- * that the host's signals go to the host's threads. */
-static void save_thread(struct thread *host)
-{
-    const unsigned long all = ~(1UL << (32 - 1) | 1UL << (SETXID - 1));
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &host->mask, sizeof all);
-    sigaltstack(NULL, &host->stack);
-    for (pthread_key_t k = 0; core_key == PTHREAD_KEYS_MAX && k < PTHREAD_KEYS_MAX; k++)
-        host->has[k] = pthread_getspecific(k) != NULL;
-}
-
-static void restore_thread(const struct thread *host)
-{
-    for (pthread_key_t k = 0; core_key == PTHREAD_KEYS_MAX && k < PTHREAD_KEYS_MAX; k++)
-        if (!host->has[k] && pthread_getspecific(k) != NULL)
-            core_key = k;
-    sigaltstack(&host->stack, NULL);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &host->mask, NULL, sizeof host->mask);
-}
-
-_Thread_local uint32_t nvmlfab_met __attribute__((tls_model("initial-exec")));
-
-uint32_t nvmlfab_meet(uint32_t index, const uint64_t *args)
-{
-    struct thread host;
-    save_thread(&host);
-    uint32_t answer = atomic_load_explicit(&nvmlfab_front.call, memory_order_acquire)(index, args);
-    restore_thread(&host);
-    nvmlfab_met = nvmlfab_front.generation;
-    return answer;
-}
-
-/* Opens a copy of the core under a path that no ancestor used: dlopen would otherwise
- * answer with the ancestor's core, whose threads are gone. */
-static int open_copy(const char *path)
-{
-    int from = open(path, O_RDONLY | O_CLOEXEC);
-    if (from < 0)
-        return -1;
-    int to = (int)syscall(SYS_memfd_create, "nvmlfab-core", 1 /* MFD_CLOEXEC */);
-    if (to < 0) {
-        char name[] = "/tmp/nvmlfab-core.XXXXXX";
-        to = mkostemp(name, O_CLOEXEC);
-        if (to >= 0)
-            unlink(name);
+    if (core.image != NULL)
+        return NVML_SUCCESS;
+    if (!core_path(core.path, sizeof core.path)) {
+        host_complain("cannot tell where this library lies; name the core in NVMLFAB_CORE");
+        return NVML_ERROR_LIBRARY_NOT_FOUND;
     }
     struct stat st;
-    int whole = to >= 0 && fstat(from, &st) == 0;
-    for (off_t left = whole ? st.st_size : 0; whole && left > 0;) {
-        ssize_t n = sendfile(to, from, NULL, (size_t)left);
-        whole = n > 0;
-        left -= n > 0 ? n : 0;
+    int fd = open(core.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* else the opening of a pipe might never end */
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        host_complain("no core at %s; put it there or name it in NVMLFAB_CORE", core.path);
+    } else if (!S_ISREG(st.st_mode)) {
+        host_complain("the core %s is not a regular file", core.path);
+    } else {
+        core.size = (size_t)st.st_size;
+        core.image = mmap(NULL, core.size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (core.image == MAP_FAILED) {
+            host_complain("cannot load the core %s: %s", core.path, strerror(errno));
+            core.image = NULL;
+        }
     }
-    close(from);
-    if (!whole) {
-        if (to >= 0)
-            close(to);
-        return -1;
-    }
-    /* a descriptor number of its own for each generation, in case a process id comes back */
-    int own = fcntl(to, F_DUPFD_CLOEXEC, 100 + (int)(nvmlfab_front.generation % 800));
-    if (own >= 0) {
-        close(to);
-        to = own;
-    }
-    return to;
-}
-
-static uint32_t reload(uint32_t index, const uint64_t *args);
-
-static void before_fork(void) { nvmlfab_lock(); }
-static void parent_after_fork(void) { nvmlfab_unlock(); }
-
-static void child_after_fork(void)
-{
-    if (nvmlfab_loaded()) {
-        nvmlfab_front.generation++;
-        forget_core_key();
-        atomic_store(&nvmlfab_front.call, reload);
-    }
-    nvmlfab_unlock();
-}
-
-/* The path is taken at load time, because a relative one means nothing after a chdir. */
-__attribute__((constructor)) static void set_up(void)
-{
-    Dl_info info;
-    if (dladdr(&nvmlfab_front, &info) == 0 || realpath(info.dli_fname, own_path) == NULL)
-        own_path[0] = '\0';
-    pthread_atfork(before_fork, parent_after_fork, child_after_fork);
-}
-
-int nvmlfab_loaded(void)
-{
-    nvmlfab_call_fn call = atomic_load(&nvmlfab_front.call);
-    return call != NULL && call != reload;
+    if (fd >= 0)
+        close(fd);
+    return core.image != NULL ? NVML_SUCCESS : NVML_ERROR_LIBRARY_NOT_FOUND;
 }
 
 /* The Go runtime ends a process in which it finds no room: it reserves nearly 2 GB of
@@ -221,6 +246,66 @@ static int has_room(void)
     const size_t need = (size_t)2 << 30;
     void *room = mmap(NULL, need, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return room != MAP_FAILED && munmap(room, need) == 0;
+}
+
+/* Writes the core to fd. A page that is gone from a file which somebody cut short is an error
+ * for write, where reading it would be a SIGBUS. */
+static int write_core(int fd)
+{
+    for (size_t done = 0; done < core.size;) {
+        ssize_t n = write(fd, (const char *)core.image + done, core.size - done);
+        if (n < 0 && errno != EINTR)
+            return 0;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 1;
+}
+
+/* Copies the core under a path that no ancestor used: dlopen would otherwise answer with the
+ * ancestor's core. Best is a file in memory, which has a path where /proc is mounted; next a
+ * file that is removed as soon as it is loaded. Answers its descriptor or -1. */
+static int copy_core(char *path, size_t size, int *named)
+{
+    int fd = (int)syscall(SYS_memfd_create, "nvmlfab-core", 1 /* MFD_CLOEXEC */);
+    /* a number of its own for each generation, in case a process id comes back */
+    int own = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 100 + (int)(generation % 800));
+    if (own >= 0) {
+        close(fd);
+        fd = own;
+    }
+    snprintf(path, size, "/proc/%ld/fd/%d", (long)getpid(), fd);
+    *named = 0;
+    if (fd >= 0 && access(path, R_OK) == 0 && write_core(fd))
+        return fd;
+    if (fd >= 0)
+        close(fd);
+
+    static const char *const folder[] = {"/tmp", "/dev/shm", "/var/tmp", "/run", ""};
+    for (size_t i = 0; i < sizeof folder / sizeof folder[0]; i++) {
+        snprintf(path, size, "%s/.nvmlfab-core.XXXXXX", folder[i]);
+        fd = mkostemp(path, O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        if (write_core(fd)) {
+            *named = 1;
+            return fd;
+        }
+        unlink(path);
+        close(fd);
+    }
+    return -1;
+}
+
+/* What a dlopen is asked and answers, which may run on another stack. */
+struct opening {
+    const char *path;
+    void *core;
+};
+
+static void open_core(void *arg)
+{
+    struct opening *opening = arg;
+    opening->core = dlopen(opening->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
 /* Gives back the pages of the core's relocations, a third of a megabyte, which the dynamic linker
@@ -246,94 +331,94 @@ static void drop_relocations(void *core)
         madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
-/* Loads path and exchanges hashes. */
-static nvmlReturn_t greet(const char *path, const char *shown, struct nvmlfab_space *space, nvmlfab_call_fn *out)
+/* Loads path and exchanges hashes. The dynamic linker needs some 20 KB of stack, which a
+ * thread may not have. */
+static nvmlReturn_t greet(const char *path, struct nvmlfab_space *space, nvmlfab_call_fn *out)
 {
-    void *core = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (core == NULL) {
-        nvmlfab_complain("cannot load the core %s: %s", shown, dlerror());
+    static struct host_process process;
+    struct opening opening = {.path = path};
+    host_save_process(&process);
+    if (host_has_stack(256 << 10)) {
+        open_core(&opening);
+    } else if (host_on_other_stack(open_core, &opening) != 0) {
+        host_complain("no memory for the stack that loading the core takes: %s", strerror(errno));
+        return NVML_ERROR_MEMORY;
+    }
+    if (opening.core == NULL) {
+        host_complain("cannot load the core %s: %s", core.path, dlerror());
         return NVML_ERROR_LIBRARY_NOT_FOUND;
     }
-    drop_relocations(core);
+
+    drop_relocations(opening.core);
+    nvmlReturn_t answer = NVML_ERROR_LIBRARY_NOT_FOUND;
     nvmlfab_call_fn call;
-    void *symbol = dlsym(core, "nvmlfab_call");
+    void *symbol = dlsym(opening.core, "nvmlfab_call");
     memcpy(&call, &symbol, sizeof call);
-    if (call == NULL) {
-        nvmlfab_complain("%s is no nvmlfab core; put the core of this library beside it or name it in NVMLFAB_CORE", shown);
-        return NVML_ERROR_LIBRARY_NOT_FOUND;
-    }
     uint64_t hash = 0;
     const uint64_t args[] = {NVMLFAB_MODEL_HASH, (uint64_t)(uintptr_t)space, (uint64_t)(uintptr_t)&hash};
-    if (call(NVMLFAB_HELLO, args) != NVML_SUCCESS || hash != NVMLFAB_MODEL_HASH) {
-        nvmlfab_complain("the core %s was built for another model (%016llx) than this library (%016llx); take both from one build",
-                         shown, (unsigned long long)hash, (unsigned long long)NVMLFAB_MODEL_HASH);
-        return NVML_ERROR_LIBRARY_NOT_FOUND;
+    if (call == NULL) {
+        host_complain("%s is no nvmlfab core; put the core of this library beside it or name it in NVMLFAB_CORE", core.path);
+    } else if (call(NVMLFAB_HELLO, args) != NVML_SUCCESS || hash != NVMLFAB_MODEL_HASH) {
+        host_complain("the core %s was built for another model (%016llx) than this library (%016llx); take both from one build",
+                      core.path, (unsigned long long)hash, (unsigned long long)NVMLFAB_MODEL_HASH);
+    } else {
+        *out = call;
+        answer = NVML_SUCCESS;
     }
-    *out = call;
-    return NVML_SUCCESS;
+    struct link_map *map;
+    if (dlinfo(opening.core, RTLD_DI_LINKMAP, &map) == 0)
+        host_restore_process(&process, map->l_ld);
+    return answer;
 }
 
 nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
 {
     if (nvmlfab_loaded())
         return NVML_SUCCESS;
-
-    char path[PATH_MAX], copy[64];
     int forked = atomic_load(&nvmlfab_front.call) == reload;
-    if (forked) {
-        memcpy(path, core, sizeof path);
-    } else if (!core_path(path, sizeof path)) {
-        nvmlfab_complain("cannot tell where this library lies; name the core in NVMLFAB_CORE");
-        return NVML_ERROR_LIBRARY_NOT_FOUND;
-    }
-    struct stat st;
-    if (access(path, R_OK) != 0 || stat(path, &st) != 0) {
-        nvmlfab_complain("no core at %s; put it there or name it in NVMLFAB_CORE", path);
-        return NVML_ERROR_LIBRARY_NOT_FOUND;
-    }
-    if (!S_ISREG(st.st_mode)) { /* opening a pipe might never end */
-        nvmlfab_complain("the core %s is not a regular file", path);
-        return NVML_ERROR_LIBRARY_NOT_FOUND;
-    }
+    nvmlReturn_t answer = find_core();
+    if (answer != NVML_SUCCESS)
+        return answer;
     if (!has_room()) {
-        nvmlfab_complain("the limit on addresses (ulimit -v) leaves less than the 2 GB that the core reserves");
+        host_complain("the limit on addresses (ulimit -v) leaves less than the 2 GB that the core reserves");
         return NVML_ERROR_MEMORY;
     }
-    const char *name = path;
-    int fd = -1;
+    if (!host_has_threads()) {
+        host_complain("the core cannot have the threads that it needs: %s; a limit on tasks (ulimit -u, pids.max) or a "
+                      "seccomp filter is in the way",
+                      strerror(errno));
+        return NVML_ERROR_MEMORY;
+    }
+    char copy[64];
+    const char *path = core.path;
+    int fd = -1, named = 0;
     if (forked) {
-        fd = open_copy(path);
+        path = copy;
+        fd = copy_core(copy, sizeof copy, &named);
         if (fd < 0) {
-            nvmlfab_complain("cannot copy the core %s for a forked process: %s", path, strerror(errno));
-            return NVML_ERROR_UNKNOWN;
-        }
-        snprintf(copy, sizeof copy, "/proc/%ld/fd/%d", (long)getpid(), fd);
-        name = copy;
-        if (access(name, R_OK) != 0) {
-            nvmlfab_complain("a forked process loads its core by way of /proc, which is not mounted here");
-            close(fd);
+            host_complain("cannot copy the core %s for a forked process: %s", core.path, strerror(errno));
             return NVML_ERROR_UNKNOWN;
         }
     }
 
-    struct process process;
     struct thread thread;
-    save_process(&process);
     save_thread(&thread);
     nvmlfab_call_fn call = NULL;
-    nvmlReturn_t answer = greet(name, path, space, &call);
+    answer = greet(path, space, &call);
     restore_thread(&thread);
-    restore_process(&process);
+    if (named)
+        unlink(copy);
     if (fd >= 0)
         close(fd);
     if (answer == NVML_SUCCESS && restore)
         answer = (nvmlReturn_t)call(NVMLFAB_RESTORE, NULL);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    if (!forked && realpath(path, core) == NULL)
-        memcpy(core, path, sizeof core);
-    atomic_store_explicit(&nvmlfab_front.call, call, memory_order_release);
-    return NVML_SUCCESS;
+    if (answer == NVML_SUCCESS) {
+        atomic_store_explicit(&nvmlfab_front.call, call, memory_order_release);
+    } else if (!forked) { /* the next nvmlInit looks anew */
+        munmap(core.image, core.size);
+        core.image = NULL;
+    }
+    return answer;
 }
 
 /* Stands in for the core in a forked child until its first call. */

@@ -7,6 +7,8 @@
 //     moment puts itself back afterwards, and a Go host whose SIGURG it answers hangs. And its
 //     threads unblock none. They would otherwise take SIGCHLD, SIGPROF and the first real-time
 //     signal from a host that blocks them and reads them from a signalfd.
+//   - It leaves the limit of open files as it is. Another thread of the host's may be changing it.
+//   - Its large stacks have a guard below them, since signal handlers of the host's may run on them.
 //   - It opens no descriptors to sleep on. A host that closes all of its own would otherwise be
 //     ended by the next collection.
 //
@@ -41,9 +43,11 @@ import (
 // entry, once the tests of signals and descriptors have passed with it.
 var releases = map[string]map[string]string{
 	"go1.26": {
-		"sigtab_linux_generic.go": "0e618e00f7d446bc55e03083f76a276e481652603d10c96e7662e943d5101513",
-		"netpoll_epoll.go":        "cd94172ee133e4e522a8091818c6d82c9fdb94a9c263d5004feee114f76f9624",
-		"fds_unix.go":             "82e2d0c6f73403b973c29c24e0e8aea8ad848f1c20c22cc1172a08ced04481de",
+		"runtime/sigtab_linux_generic.go": "0e618e00f7d446bc55e03083f76a276e481652603d10c96e7662e943d5101513",
+		"runtime/netpoll_epoll.go":        "cd94172ee133e4e522a8091818c6d82c9fdb94a9c263d5004feee114f76f9624",
+		"runtime/stack.go":                "0225942ade2eed1e4ec5a0e813c66b3ed06c142c33c987b2fd9e031a0b871d3d",
+		"syscall/rlimit.go":               "f0eee111b4a1fd060d21d2a18878353242c9c9440da5aec97d74667ef634eb51",
+		"runtime/fds_unix.go":             "82e2d0c6f73403b973c29c24e0e8aea8ad848f1c20c22cc1172a08ced04481de",
 	},
 }
 
@@ -53,7 +57,10 @@ const wanted = "go1.26.8"
 //go:embed _netpoll.go
 var netpoll string
 
-// change makes one file of the runtime another.
+//go:embed _stack.go
+var stack string
+
+// change makes one file of Go's standard library another.
 type change struct {
 	file string
 	edit func(text string) string
@@ -63,22 +70,33 @@ type change struct {
 // runtime leaves alone.
 var flags = regexp.MustCompile(`(?m)^(\t/\* [0-9]+ \*/ )\{[^"]*"`)
 
-var noSignals = change{"sigtab_linux_generic.go", func(text string) string {
+var noSignals = change{"runtime/sigtab_linux_generic.go", func(text string) string {
 	return flags.ReplaceAllString(text, `${1}{0, "`)
 }}
 
-var noDescriptors = change{"fds_unix.go", func(text string) string {
-	return strings.Replace(text, "func checkfds() {", "func checkfds() {\n\treturn", 1)
+var noDescriptors = change{"runtime/fds_unix.go", func(text string) string {
+	return after("func checkfds() {", "return", text)
 }}
 
 // changes are those of each kind of build.
 var changes = map[string][]change{
 	"library": {
 		noSignals,
-		{"netpoll_epoll.go", func(string) string { return netpoll }},
+		{"runtime/netpoll_epoll.go", func(string) string { return netpoll }},
+		{"runtime/stack.go", func(text string) string {
+			return after("func stackalloc(n uint32) stack {", "if n >= apartFrom { return stackallocApart(uintptr(n)) }",
+				after("func stackfree(stk stack) {", "if stk.hi-stk.lo >= apartFrom { stackfreeApart(stk); return }", text)) +
+				stack[strings.Index(stack, "// What follows"):]
+		}},
+		{"syscall/rlimit.go", func(text string) string { return after("func init() {", "return", text) }},
 	},
 	"exec":     {noSignals, noDescriptors},
 	"launcher": {noDescriptors},
+}
+
+// after adds a statement to text after the line that a function begins with.
+func after(line, statement, text string) string {
+	return strings.Replace(text, line+"\n", line+"\n\t"+statement+"\n", 1)
 }
 
 func main() {
@@ -127,7 +145,7 @@ func patch(list []change, version, goroot, dir string) (map[string]string, error
 	}
 	replace := map[string]string{}
 	for _, c := range list {
-		path := filepath.Join(goroot, "src", "runtime", c.file)
+		path := filepath.Join(goroot, "src", c.file)
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
@@ -136,7 +154,7 @@ func patch(list []change, version, goroot, dir string) (map[string]string, error
 			return nil, fmt.Errorf("%s of %s is not the file that this build knows how to change",
 				path, version)
 		}
-		replace[path] = filepath.Join(dir, c.file)
+		replace[path] = filepath.Join(dir, filepath.Base(c.file))
 		if err := os.WriteFile(replace[path], []byte(c.edit(string(text))), 0o644); err != nil {
 			return nil, err
 		}

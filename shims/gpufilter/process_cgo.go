@@ -12,21 +12,17 @@ import "C"
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
 	"syscall"
 	"unsafe"
+
+	inhost "github.com/nvmlfab/nvmlfab/library/host"
 )
 
-// getenv reads the process's environment as it is now; os.Getenv remembers an older one when Go is in a library.
-func getenv(name string) string {
-	c := C.CString(name)
-	defer C.free(unsafe.Pointer(c))
-	return C.GoString(C.getenv(c))
-}
+func getenv(name string) string { return inhost.Getenv(name) }
 
 func debugf(format string, args ...any) {
 	if getenv(debugVariable) != "" {
-		fmt.Fprintf(os.Stderr, "nvmlfab: gpufilter: "+format+"\n", args...)
+		inhost.Complain(fmt.Sprintf("gpufilter: "+format, args...))
 	}
 }
 

@@ -28,7 +28,8 @@ const module = "github.com/nvmlfab/nvmlfab/"
 // below itself. The longest name that fits a package is its rule, so a new folder at the top of the
 // tree needs a row here.
 var imports = map[string][]string{
-	"library/core":       {"library/marshal", "generated/dispatch", "handwritten", "engine", "profiles", "generated/abi"},
+	"library/core":       {"library/host", "library/marshal", "generated/dispatch", "handwritten", "engine", "profiles", "generated/abi"},
+	"library/host":       {},
 	"library/marshal":    {"engine", "generated/abi"},
 	"library/goruntime":  {},
 	"generated/dispatch": {"library/marshal", "handwritten", "engine", "generated/abi"},
@@ -49,7 +50,7 @@ var imports = map[string][]string{
 	"nvml-headers":       {"generator/model"},
 	"kernel":             {},
 	"kernel/vm":          {"kernel", "machine", "profiles", "tests/debian"}, // tests, in a virtual machine
-	"shims":              {},
+	"shims":              {"library/host"},
 	"tests":              nil, // they may import anything
 }
 

@@ -1,83 +1,42 @@
-/* The functions of libnvgpufilter.so, and what keeps Go's runtime from showing: loading one changes how signals are
- * handled and the limit of open files, and its threads would take signals that are the host's. All of that is put back
- * before dlopen returns. */
+/* The functions of libnvgpufilter.so, and what keeps Go's runtime from showing: its threads would take signals that are the
+ * host's, and a build with an unchanged runtime changes how signals are handled and the limit of open files. All of that is
+ * put back before dlopen returns. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+
+#include "host.h"
 
 extern void nvgpufilterReady(void);
 extern int nvgpufilterInstall(void);
 extern uintptr_t nvgpufilterBoundImport(const char *object, const char *symbol);
 
-/* The kernel's struct sigaction: handler, flags, restorer, mask. glibc would refuse signals 32 and 33. */
-struct disposition {
-    unsigned long word[4];
-};
+static struct host_process process;
+static struct host_thread loader;
+static int loader_error;
+static _Atomic uint32_t *mark; /* the kernel empties it in a forked child */
 
-/* glibc's own, which it handles from the first thread on; setuid() would kill a process in which nobody does. */
-#define SETXID 33
-
-struct thread {
-    unsigned long mask;
-    stack_t stack;
-    int error;
-};
-
-static struct {
-    struct disposition signal[65];
-    struct rlimit files;
-    struct thread thread;
-} host;
-
-static int forked;
-
-static void save_thread(struct thread *thread)
-{
-    const unsigned long all = ~(1UL << (32 - 1) | 1UL << (SETXID - 1));
-    thread->error = errno;
-    sigaltstack(NULL, &thread->stack);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &thread->mask, sizeof all);
-}
-
-static void restore_thread(const struct thread *thread)
-{
-    sigaltstack(&thread->stack, NULL);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &thread->mask, NULL, sizeof thread->mask);
-    errno = thread->error;
-}
-
-/* Before the constructor by which Go's runtime starts. */
+/* Runs before the constructor by which Go's runtime starts. */
 __attribute__((constructor(101))) static void before_go(void)
 {
-    for (int s = 1; s <= 64; s++)
-        syscall(SYS_rt_sigaction, s, NULL, &host.signal[s], sizeof(unsigned long));
-    getrlimit(RLIMIT_NOFILE, &host.files);
-    save_thread(&host.thread);
+    loader_error = errno;
+    host_save_process(&process);
+    host_save_thread(&loader);
 }
 
-static void in_child(void) { forked = 1; }
+static void in_child(void) { atomic_store(mark, 0); }
 
-/* Behind it, since what Go links comes before what C does. A first call returns when the runtime is complete. */
+/* Runs after it, since what Go links comes before what C does. A first call returns when the runtime is complete. */
 __attribute__((constructor)) static void after_go(void)
 {
     nvgpufilterReady();
-    restore_thread(&host.thread);
-    for (int s = 1; s <= 64; s++) {
-        const struct disposition *was = &host.signal[s];
-        struct disposition now;
-        if (s == SETXID && was->word[0] == (unsigned long)SIG_DFL)
-            continue;
-        if (syscall(SYS_rt_sigaction, s, NULL, &now, sizeof(unsigned long)) == 0 && memcmp(&now, was, sizeof now) != 0)
-            syscall(SYS_rt_sigaction, s, was, NULL, sizeof(unsigned long));
-    }
-    setrlimit(RLIMIT_NOFILE, &host.files);
+    host_restore_process(&process, (const void *)(uintptr_t)nvgpufilterReady);
+    mark = host_new_mark(1);
     pthread_atfork(NULL, NULL, in_child);
+    host_restore_thread(&loader);
+    errno = loader_error;
 }
 
 int nvgpufilter_install(void);
@@ -86,22 +45,23 @@ void *nvgpufilter_bound_import(const char *object, const char *symbol);
 /* Of a forked process's Go runtime nothing is left to answer. */
 static int refuse(void)
 {
-    static const char line[] = "nvmlfab: gpufilter: the process has forked since libnvgpufilter.so was loaded; what it changed before "
-                               "still works, more cannot be changed\n";
-    int error = errno;
-    if (forked && write(STDERR_FILENO, line, sizeof line - 1) < 0)
-        errno = error; /* nowhere left to say it */
-    return forked;
+    if (atomic_load(mark) != 0)
+        return 0;
+    host_complain("gpufilter: the process has forked since libnvgpufilter.so was loaded; what it changed before still works, "
+                  "more cannot be changed");
+    return 1;
 }
 
 int nvgpufilter_install(void)
 {
     if (refuse())
         return -1;
-    struct thread thread;
-    save_thread(&thread);
+    struct host_thread thread;
+    int error = errno;
+    host_save_thread(&thread);
     int status = nvgpufilterInstall();
-    restore_thread(&thread);
+    host_restore_thread(&thread);
+    errno = error;
     return status;
 }
 
@@ -109,9 +69,11 @@ void *nvgpufilter_bound_import(const char *object, const char *symbol)
 {
     if (object == NULL || symbol == NULL || refuse())
         return NULL;
-    struct thread thread;
-    save_thread(&thread);
+    struct host_thread thread;
+    int error = errno;
+    host_save_thread(&thread);
     uintptr_t address = nvgpufilterBoundImport(object, symbol);
-    restore_thread(&thread);
+    host_restore_thread(&thread);
+    errno = error;
     return (void *)address;
 }

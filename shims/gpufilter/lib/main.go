@@ -3,9 +3,9 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
+	"github.com/nvmlfab/nvmlfab/library/host"
 	"github.com/nvmlfab/nvmlfab/shims/gpufilter"
 )
 
@@ -39,5 +39,5 @@ func boundImport(object, symbol string) (address uintptr) {
 }
 
 func complain(text string) {
-	fmt.Fprintf(os.Stderr, "nvmlfab: gpufilter: %s\n", strings.ReplaceAll(text, "\n", "; "))
+	host.Complain("gpufilter: " + strings.ReplaceAll(text, "\n", "; "))
 }

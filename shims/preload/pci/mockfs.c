@@ -6,7 +6,7 @@
 
 const char library_variable[] = "MOCK_PCI_ROOT";
 
-const char *library_root(void) { return getenv(library_variable); }
+const char *library_root(void) { return secure_getenv(library_variable); }
 
 const struct prefix library_prefixes[] = {
     {"/sys/bus/pci", WHOLE},
