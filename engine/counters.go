@@ -22,7 +22,7 @@ const (
 )
 
 // origin is when counters begin: when the machine was booted. Processes round that alike, though they measure it at other
-// times.
+// times; a forked process keeps the origin that it had.
 func (e *Engine) origin() int64 { return e.host.Booted().Round(10 * time.Second).UnixMilli() }
 
 // tick is the time that counters go by, in ms since 1970. It stands still while the clock is behind what it once said.

@@ -11,8 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/engine/enginetest"
 	"github.com/nvmlfab/nvmlfab/engine/simulate"
+	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -110,4 +112,16 @@ func TestCountersNeverFall(t *testing.T) {
 	}
 	done.Store(true)
 	readers.Wait()
+}
+
+// TestForkKeepsOrigin: a forked process counts from where its parent did, whatever it makes of the boot time.
+func TestForkKeepsOrigin(t *testing.T) {
+	boot := enginetest.Boot
+	t.Cleanup(func() { enginetest.Boot = boot })
+	enginetest.At(t, noon)
+	parent, h := enginetest.StartHost(t, "extends: h100\ncount: 2\nnvlink: {defaults: {error_rate: 100}}\n")
+	enginetest.Boot = boot.Add(10 * time.Second)
+	child := engine.New(h)
+	require.Equal(t, abi.SUCCESS, child.Restore())
+	assert.Equal(t, parent.Devices[0].LinkErrors(0), child.Snapshot().Devices[0].LinkErrors(0))
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,7 +52,8 @@ func (e *Engine) Start() error {
 	if err != nil {
 		return err
 	}
-	e.current.Store(e.begin(board).snapshot(board))
+	config.origin = e.origin()
+	e.current.Store(e.begin(board, config.origin).snapshot(board))
 	e.host.Keep(config.bytes())
 	return nil
 }
@@ -77,11 +79,12 @@ func (e *Engine) Restore() abi.Return {
 }
 
 func (e *Engine) restore() error {
-	board, err := kept(e.host.Kept()).board()
+	config := kept(e.host.Kept())
+	board, err := config.board()
 	if err != nil {
 		return err
 	}
-	g := e.begin(board)
+	g := e.begin(board, config.origin)
 	if !g.adopt() {
 		return fmt.Errorf("the handles are not those of before the fork; call nvmlShutdown and nvmlInit")
 	}
@@ -115,8 +118,9 @@ func (e *Engine) Publish(board *profiles.Board) error {
 
 // config is what a node is made of: a profile file's text, or without text a shipped board.
 type config struct {
-	name string // of the file or the board
-	text []byte
+	name   string // of the file or the board
+	text   []byte
+	origin int64 // see origin
 }
 
 // configured reads what the environment names: MOCK_NVML_CONFIG a file, NVMLFAB_PROFILE a shipped board, neither the
@@ -128,7 +132,7 @@ func (e *Engine) configured() (config, error) {
 	}
 	if path := getenv("MOCK_NVML_CONFIG"); path != "" {
 		text, err := e.host.ReadFile(path)
-		return config{path, text}, err
+		return config{name: path, text: text}, err
 	}
 	name := getenv("NVMLFAB_PROFILE")
 	if name == "" {
@@ -149,14 +153,17 @@ func (c config) board() (*profiles.Board, error) {
 }
 
 // bytes is c for a host to keep, and kept the inverse.
-func (c config) bytes() []byte { return append(append([]byte(c.name), 0), c.text...) }
+func (c config) bytes() []byte { return fmt.Appendf(nil, "%d\x00%s\x00%s", c.origin, c.name, c.text) }
 
-func kept(b []byte) config {
+func kept(b []byte) (c config) {
+	origin, b, _ := bytes.Cut(b, []byte{0})
 	name, text, _ := bytes.Cut(b, []byte{0})
-	if len(text) == 0 {
-		return config{name: string(name)}
+	c.origin, _ = strconv.ParseInt(string(origin), 10, 64)
+	c.name = string(name)
+	if len(text) > 0 {
+		c.text = text
 	}
-	return config{string(name), text}
+	return c
 }
 
 // Complain says in one line on stderr why an answer is an error, where no return code can.

@@ -286,7 +286,7 @@ func TestRestoreTheSameBoard(t *testing.T) {
 	require.Len(t, e.Snapshot().Devices, 2)
 	assert.Equal(t, "Tesla T4", e.Snapshot().Devices[0].Name.Value)
 
-	h.Keep([]byte("t4\x00"))
+	h.Keep([]byte("0\x00t4\x00"))
 	assert.Equal(t, abi.ERROR_UNKNOWN, child(h).Restore(), "other GPUs than the handles stand for")
 	parent.Stop()
 	assert.Empty(t, h.Kept(), "a generation that ended leaves nothing")

@@ -25,12 +25,12 @@ type generation struct {
 	others map[host.Key]uintptr
 }
 
-// begin makes a generation with a board's devices.
-func (e *Engine) begin(board *profiles.Board) *generation {
+// begin makes a generation with a board's devices, whose counters begin at an origin.
+func (e *Engine) begin(board *profiles.Board, origin int64) *generation {
 	return &generation{
 		engine:  e,
 		number:  e.host.Generation(),
-		origin:  e.origin(),
+		origin:  origin,
 		devices: make([]atomic.Uintptr, len(board.Devices)),
 		faults:  make([]*fault, len(board.Devices)),
 		others:  map[host.Key]uintptr{},

@@ -18,9 +18,9 @@ type DynamicTemperature struct {
 	BaseC Opt[int32] `yaml:"base_c"`
 	// VarianceC is the noise to either side, in °C.
 	VarianceC Opt[int32] `yaml:"variance_c" range:"0..1000"`
-	// RampC is the height of the slow wave, in °C.
+	// RampC is how much it rises, in °C: in a wave, or with the load.
 	RampC Opt[int32] `yaml:"ramp_c" range:"0..1000"`
-	// RampPeriodSec is the wave's period, in s.
+	// RampPeriodSec is the wave's period, in s, at most an hour; without it the temperature follows a load that moves.
 	RampPeriodSec Opt[uint32] `yaml:"ramp_period_sec"`
 }
 
@@ -28,7 +28,7 @@ type DynamicTemperature struct {
 type DynamicPower struct {
 	// BaseMW is the middle, in mW.
 	BaseMW Opt[uint32] `yaml:"base_mw"`
-	// VarianceMW is the noise to either side, in mW.
+	// VarianceMW is how much more or less is drawn, in mW: with a load that moves, otherwise as noise.
 	VarianceMW Opt[uint32] `yaml:"variance_mw"`
 }
 
@@ -44,7 +44,7 @@ type DynamicUtilization struct {
 	MemoryMin Opt[uint32] `yaml:"memory_min" range:"0..100"`
 	// MemoryMax is the memory's highest load, in percent.
 	MemoryMax Opt[uint32] `yaml:"memory_max" range:"0..100"`
-	// BurstPeriodSec is how long a burst and how long a pause lasts, in s.
+	// BurstPeriodSec is how long a burst and how long a pause lasts, in s, at most half an hour.
 	BurstPeriodSec Opt[uint32] `yaml:"burst_period_sec"`
 }
 
