@@ -131,7 +131,7 @@ func updateModels(root string) error {
 
 // input is what the emitters need for one version.
 func (p *project) input(nvml string) emit.Input {
-	in := emit.Input{Symbols: p.symbols, Func: p.registry.Func}
+	in := emit.Input{Symbols: p.symbols, Func: p.registry.Func, Requires: p.requires.Of}
 	for i, v := range p.versions {
 		in.Versions = append(in.Versions, v.NVML)
 		in.Drivers = append(in.Drivers, v.Driver)

@@ -797,7 +797,7 @@ func callDeviceGetCurrentClocksThrottleReasons(s *engine.Snapshot, a unsafe.Poin
 }
 
 func callDeviceGetDecoderUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1061,7 +1061,7 @@ func callDeviceGetEncoderStats(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 }
 
 func callDeviceGetEncoderUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1623,7 +1623,7 @@ func callDeviceGetInforomVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 }
 
 func callDeviceGetJpgUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1787,7 +1787,7 @@ func callDeviceGetMaxCustomerBoostClock(s *engine.Snapshot, a unsafe.Pointer) ab
 }
 
 func callDeviceGetMaxMigDeviceCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1940,7 +1940,7 @@ func callDeviceGetMemoryInfo_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return
 }
 
 func callDeviceGetMigDeviceHandleByIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -1961,7 +1961,7 @@ func callDeviceGetMigDeviceHandleByIndex(s *engine.Snapshot, a unsafe.Pointer) a
 }
 
 func callDeviceGetMigMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2070,7 +2070,7 @@ func callDeviceGetNumFans(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 }
 
 func callDeviceGetNumGpuCores(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2210,7 +2210,7 @@ func callDeviceGetNvLinkVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return
 }
 
 func callDeviceGetOfaUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2599,7 +2599,7 @@ func callDeviceGetPowerUsage(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 }
 
 func callDeviceGetProcessUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2619,7 +2619,7 @@ func callDeviceGetProcessUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.R
 }
 
 func callDeviceGetRemappedRows(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2651,7 +2651,7 @@ func callDeviceGetRemappedRows(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 }
 
 func callDeviceGetRemappedRows_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3114,7 +3114,7 @@ func callDeviceGetUnrepairableMemoryFlag_v1(s *engine.Snapshot, a unsafe.Pointer
 }
 
 func callDeviceGetUtilizationRates(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3188,7 +3188,7 @@ func callDeviceGetVirtualizationMode(s *engine.Snapshot, a unsafe.Pointer) abi.R
 }
 
 func callDeviceIsMigDeviceHandle(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), 0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3251,7 +3251,7 @@ func callEventSetCreate(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 }
 
 func callEventSetFree(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.EventSet(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.EventSet(marshal.Word[uintptr](a, 0), 0)
 	if ret != abi.SUCCESS {
 		return ret
 	}

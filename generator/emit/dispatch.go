@@ -36,7 +36,7 @@ func dispatch(in Input) *jen.File {
 		if name := in.Func(s.Name); name != "" {
 			f.Line()
 			f.Func().Id("call"+s.GoName()).Params(jen.Id("s").Op("*").Qual(enginePath, "Snapshot"), jen.Id("a").Qual("unsafe", "Pointer")).Qual(abiPath, "Return").
-				BlockFunc(func(g *jen.Group) { unpack(g, s, name) })
+				BlockFunc(func(g *jen.Group) { unpack(g, in, s, name) })
 		}
 	}
 	return f
@@ -47,7 +47,7 @@ func invalid() *jen.Statement {
 }
 
 // unpack writes the body of one dispatch function.
-func unpack(g *jen.Group, s *binding.Symbol, name string) {
+func unpack(g *jen.Group, in Input, s *binding.Symbol, name string) {
 	var args, results []jen.Code
 	var packs, stores []func(*jen.Group) // what happens after success: first what can still fail, so that all or nothing is written
 	var optional *jen.Statement          // true if every pointer that may be NULL is
@@ -94,7 +94,7 @@ func unpack(g *jen.Group, s *binding.Symbol, name string) {
 		v := jen.Id(fmt.Sprintf("v%d", a.At))
 		switch a.Role {
 		case binding.ByHandle:
-			g.List(v.Clone(), jen.Id("ret")).Op(":=").Id("s").Dot(binding.HandleType(a.Type.Name)).Call(word(a.At, "uintptr"), jen.Qual(enginePath, "Alive"))
+			g.List(v.Clone(), jen.Id("ret")).Op(":=").Id("s").Dot(binding.HandleType(a.Type.Name)).Call(word(a.At, "uintptr"), needs(in, s))
 			g.If(jen.Id("ret").Op("!=").Qual(abiPath, "SUCCESS")).Block(jen.Return(jen.Id("ret")))
 			args = append(args, v)
 		case binding.ByValue:

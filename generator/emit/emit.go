@@ -11,6 +11,7 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/generator/binding"
 	"github.com/nvmlfab/nvmlfab/generator/model"
+	"github.com/nvmlfab/nvmlfab/generator/requirements"
 )
 
 // Module is the import path of this project.
@@ -24,6 +25,9 @@ type Files map[string][]byte
 
 // Input is what the emitters work from.
 type Input struct {
+	// Requires is what a symbol's caller must have.
+	Requires func(*binding.Symbol) requirements.Requirement
+
 	Header   *model.Header              // the version that is emitted
 	Symbols  []*binding.Symbol          // of all versions
 	Func     func(symbol string) string // the Go function that retires a stub, or ""

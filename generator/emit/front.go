@@ -112,7 +112,7 @@ func body(in Input, s *binding.Symbol, proto *model.Function) string {
 	if call := lifecycle[s.Name]; call != "" {
 		return fmt.Sprintf("%s    return %s(%d, %s);\n", args, call, s.Index, block)
 	}
-	return fmt.Sprintf("%s    return nvmlfab_gate(%d, %d, %s);\n", args, s.Index, s.Since, block)
+	return fmt.Sprintf("%s    return %s(%d, %d, %s);\n", args, gate(in, s), s.Index, s.Since, block)
 }
 
 // frontLayout asserts every size and offset of the model against the real header.

@@ -425,6 +425,7 @@ int nvmlfab_unknown_slot(void);
 int nvmlfab_init(int, const uint64_t *);
 int nvmlfab_shutdown(int, const uint64_t *);
 int nvmlfab_gate(int, int, const uint64_t *);
+int nvmlfab_admin_gate(int, int, const uint64_t *);
 int nvmlfab_stub(int);
 int nvmlfab_export_table(const void **, const void *);
 const char *nvmlfab_error_string(int);

@@ -229,3 +229,21 @@ func (t *Table) Of(s *binding.Symbol) Requirement {
 	}
 	return r
 }
+
+// Needs names the engine's needs that the requirement comes to, apart from who: admin, which the front sees to. Monitoring
+// MIG is for whoever may open that capability, which is everybody on the machine itself, so it comes to none.
+func (r Requirement) Needs() []string {
+	var out []string
+	add := func(yes bool, need string) {
+		if yes {
+			out = append(out, need)
+		}
+	}
+	add(r.Lost == gpuIsLost, "Alive")
+	add(r.MIG == invalid, "WholeGPU")
+	add(r.MIG == unsupported, "NoMIG")
+	add(r.Who == MIGConfig, "MIGConfig")
+	add(r.API == "SET_APPLICATION_CLOCKS", "ApplicationsClocks")
+	add(r.API == "SET_AUTO_BOOSTED_CLOCKS", "AutoBoostedClocks")
+	return out
+}

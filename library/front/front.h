@@ -136,4 +136,18 @@ static inline nvmlReturn_t nvmlfab_gate(uint32_t index, uint32_t since, const ui
     return answer;
 }
 
+/* Whether the calling thread may administer GPUs. */
+int nvmlfab_admin(void);
+
+/* The gate of symbols that are for administrators: NO_PERMISSION comes before arguments are looked at. */
+static inline nvmlReturn_t nvmlfab_admin_gate(uint32_t index, uint32_t since, const uint64_t *args)
+{
+    nvmlReturn_t closed = nvmlfab_closed(since);
+    if (closed != NVML_SUCCESS)
+        return closed;
+    if (!nvmlfab_admin())
+        return NVML_ERROR_NO_PERMISSION;
+    return nvmlfab_gate(index, since, args);
+}
+
 #endif
