@@ -21,7 +21,7 @@ import (
 type cdiCmd struct {
 	Root   string `required:"" placeholder:"DIR" help:"A folder that nvmlfab stage has written."`
 	Kind   string `default:"nvidia.com/gpu" help:"Vendor and class of the devices."`
-	Output string `short:"o" placeholder:"FILE" help:"Where to write the specification, such as /etc/cdi/nvmlfab.yaml; by default it is printed."`
+	Output string `short:"o" placeholder:"FILE" help:"Where to write the specification, such as /etc/cdi/nvmlfab.yaml; by default, and for -, it is printed."`
 }
 
 func (cdiCmd) Help() string {
@@ -64,11 +64,7 @@ func (c cdiCmd) Run() error {
 	if err := encoder.Encode(&plain); err != nil {
 		return err
 	}
-	if c.Output == "" {
-		_, err = os.Stdout.Write(text.Bytes())
-		return err
-	}
-	return writeAtomically(c.Output, text.Bytes())
+	return writeOutput(c.Output, text.Bytes())
 }
 
 // block drops the style that YAML read from JSON keeps.
@@ -77,22 +73,6 @@ func block(n *yaml.Node) {
 	for _, child := range n.Content {
 		block(child)
 	}
-}
-
-func writeAtomically(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".nvmlfab-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 // stagedBoard is the board of a staged folder.

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+)
+
+// writeOutput writes what a command makes to a file, or to stdout if it is - or not given. A file is replaced as a whole, where
+// a link leads and not in the link's place; a device, a pipe or a terminal is written to.
+func writeOutput(path string, data []byte) error {
+	if path == "" || path == "-" {
+		_, err := os.Stdout.Write(data)
+		return err
+	}
+	info, err := os.Stat(path)
+	if err == nil {
+		if out, err := os.Stdout.Stat(); err == nil && os.SameFile(info, out) {
+			return writeOutput("-", data) // whoever opened stdout waits for the text in this very file
+		}
+		if !info.Mode().IsRegular() {
+			return writeInto(path, data)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if path, err = target(path); err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(dir), renameio.WithExistingPermissions())
+}
+
+func writeInto(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+// target is where a path leads through links, whether or not there is a file at the end.
+func target(path string) (string, error) {
+	for range 40 { // the kernel's limit
+		next, err := os.Readlink(path)
+		if err != nil {
+			return path, nil // no link: what else is wrong with it, writing will say
+		}
+		if !filepath.IsAbs(next) {
+			next = filepath.Join(filepath.Dir(path), next)
+		}
+		path = next
+	}
+	return "", fmt.Errorf("%s: too many links", path)
+}
