@@ -108,6 +108,12 @@ dist/lib/libnvmlfab-core.so.1 $(gpufilters): $(overlay) Makefile | dist/lib
 	  -ldflags '-s -w -X runtime.godebugDefault=$(core_debug) $(golink)' -o $@.$$$$.so $(package); \
 	rm -f $@.$$$$.h; mv $@.$$$$.so $@
 
+ifndef NVML
+lib: dist/lib/valgrind.supp
+endif
+dist/lib/valgrind.supp: library/valgrind.supp | dist/lib
+	@cp $< $@.$$$$; mv $@.$$$$ $@
+
 # ---- The libraries to preload --------------------------------------------------------------------------------------
 
 mockfs-shim: dist/lib/libmockfs.so
@@ -269,7 +275,7 @@ release: all
 	  install -m 755 dist/lib/$$name.1 $$root/lib/$$name.$$driver; ln -s $$name.$$driver $$root/lib/$$name.1; \
 	done; \
 	ln -s libnvidia-ml.so.1 $$root/lib/libnvidia-ml.so; cp -r --no-dereference dist/nvml $$root/; \
-	install -m 755 $(extras) $$root/lib/; \
+	install -m 755 $(extras) $$root/lib/; install -m 644 library/valgrind.supp $$root/lib/; \
 	install -m 644 profiles/boards/*.yaml $$root/profiles/; install -m 644 profiles/schema.json LICENSE README.md CHANGELOG.md $$root/; \
 	{ echo '{"nvmlfab": "$(VERSION)", "platform": "linux/amd64", "coverage":'; $(generator) --stats --json; echo '}'; } > $$root/manifest.json; \
 	(cd $$root && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum > SHA256SUMS); \
