@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,18 +27,28 @@ func (t *Tree) Write(dir string) (err error) {
 	if err != nil {
 		return err
 	}
+	if here, err := os.Getwd(); err == nil && (here == dir || strings.HasPrefix(here, dir+"/")) {
+		return fmt.Errorf("%s is the working directory, or above it, and would be pulled away: name a folder of its own", dir)
+	}
 	if err := onlyStaged(dir); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return err
 	}
-	temp, err := os.MkdirTemp(filepath.Dir(dir), ".nvmlfab-stage-*")
+	removeLeftovers(parent)
+	temp, err := os.MkdirTemp(parent, leftover)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
-	if err := os.Chmod(temp, 0o755); err != nil {
+	lock, err := lockFolder(temp)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := likeFolder(temp, dir); err != nil {
 		return err
 	}
 	if err := t.fill(temp); err != nil {
@@ -53,13 +64,74 @@ func (t *Tree) Write(dir string) (err error) {
 	return nil
 }
 
-// clean makes a folder's name absolute.
+// clean makes a folder's name absolute and follows links, as far as there is something.
 func clean(dir string) (string, error) {
+	if dir == "" {
+		return "", errors.New("the folder's name is empty: name one, such as /var/lib/nvmlfab")
+	}
 	dir, err := filepath.Abs(dir)
-	if err == nil && dir == "/" {
+	if err != nil {
+		return "", err
+	}
+	if dir, err = resolve(dir); err == nil && dir == "/" {
 		err = errors.New("/ is no place for a staged tree: name a folder of its own")
 	}
 	return dir, err
+}
+
+func resolve(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return real, err
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return "", fmt.Errorf("%s is a link that leads nowhere", path)
+	}
+	above, err := resolve(filepath.Dir(path))
+	return filepath.Join(above, filepath.Base(path)), err
+}
+
+// leftover is the name of a folder in which a tree is being written. Its writer holds a lock on it.
+const leftover = ".nvmlfab-stage-*"
+
+// removeLeftovers removes what killed writers left in a folder: those that nobody locks, and that are no younger than a minute,
+// since a writer locks its folder a moment after it has made it. What cannot be removed stays.
+func removeLeftovers(parent string) {
+	found, _ := filepath.Glob(filepath.Join(parent, leftover))
+	for _, name := range found {
+		info, err := os.Lstat(name)
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute {
+			continue
+		}
+		if lock, err := lockFolder(name); err == nil {
+			os.RemoveAll(name)
+			lock.Close()
+		}
+	}
+}
+
+func lockFolder(name string) (*os.File, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
+	}
+	return f, nil
+}
+
+// likeFolder gives a new folder the mode and the owner of the one whose place it takes, if there is one.
+func likeFolder(name, old string) error {
+	info, err := os.Stat(old)
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.Chmod(name, 0o755)
+	} else if err != nil {
+		return err
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	return errors.Join(os.Chown(name, int(owner.Uid), int(owner.Gid)), os.Chmod(name, info.Mode()))
 }
 
 // fill writes the tree into an empty folder.
@@ -131,11 +203,26 @@ func onlyStaged(dir string) error {
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
-		if err == nil && !mine[name] {
+		if err == nil && (!mine[name] || changed(dir, name)) {
 			err = fmt.Errorf("nvmlfab did not write %s: move it away", path)
 		}
 		return err
 	})
+}
+
+// changed says whether somebody has put a file of their own under a staged name: it is younger than the list, which is written
+// last. Files that programs may write to are the machine's all the same.
+func changed(dir, name string) bool {
+	list, err := os.Lstat(filepath.Join(dir, manifest))
+	if err != nil {
+		return false
+	}
+	info, err := os.Lstat(filepath.Join(dir, name))
+	if err != nil || !info.Mode().IsRegular() || !info.ModTime().After(list.ModTime()) {
+		return false
+	}
+	top, _, _ := strings.Cut(name, "/")
+	return top != "sys" && top != "proc" && top != "dev"
 }
 
 // Remove takes away what Write wrote, and folders that are empty then. What else is there stays.
@@ -157,6 +244,7 @@ func Remove(dir string) error {
 	}
 	defer root.Close()
 	var failed []error
+	names = slices.DeleteFunc(names, func(name string) bool { return changed(dir, name) })
 	for _, name := range append(names, manifest) {
 		err := root.Remove(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.ENOTDIR) {
