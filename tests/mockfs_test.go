@@ -185,6 +185,33 @@ func TestMockfsState(t *testing.T) {
 	}
 }
 
+// Bad pointers answer EFAULT, a stat fits an 8 KB signal stack, getdents is merged, openat2's flags are kept to, and what
+// sysfs lets nobody write is not written.
+func TestMockfsHard(t *testing.T) {
+	tree := stagedTree(t)
+	vendor, err := filepath.EvalSymlinks(filepath.Join(tree, gpuVendor))
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(vendor, 0o444))
+	program := compileMockfs(t, "gcc", "hard", "-w")
+	out := run(t, mocked(tree), program, gpuVendor).succeeds(t).stdout
+	assert.Equal(t, 5, strings.Count(out, "stat -1 Bad address|open -1 Bad address|readlink -1 Bad address|rename -1 Bad address\n"))
+	assert.Contains(t, out, "\naltstack 0\n")
+	assert.Contains(t, out, "["+stagedGPU+" 10]")
+	inside, above := strings.TrimPrefix(gpuVendor, "/sys"), "../.."+strings.TrimPrefix(gpuVendor, "/sys")
+	for _, line := range []string{
+		"8 " + inside[1:] + ": ok", "8 " + inside + ": Invalid cross-device link", "8 " + above + ": Invalid cross-device link",
+		"10 " + inside[1:] + ": ok", "10 " + inside + ": ok", "10 " + above + ": ok", "10 " + gpuVendor + ": No such file or directory",
+		"4 " + inside[1:] + ": Too many levels of symbolic links", "2 " + gpuVendor + ": ok",
+		"1 " + inside[1:] + ": ok", "1 " + gpuVendor + ": Invalid cross-device link",
+		"wr -1 Permission denied", "trunc -1 Permission denied", "truncate -1 Permission denied", "fopen (nil)",
+	} {
+		assert.Contains(t, out, "\n"+line+"\n")
+	}
+	text, err := os.ReadFile(vendor)
+	require.NoError(t, err)
+	assert.Equal(t, "0x10de\n", string(text))
+}
+
 // Where the library walks by itself, it walks as libc does.
 func TestMockfsWalks(t *testing.T) {
 	program := compileMockfs(t, "gcc", "walks")

@@ -23,8 +23,8 @@ static inline bool near_miss(int error) { return error == ENOENT || error == EPE
 #define CALL(result_t, failure, name, parameters, arguments, directory, how, landed)                    \
   INTERPOSE(result_t, name, parameters)                                                                 \
   static NOINLINE result_t near_##name parameters {                                                     \
-    struct place place;                                                                                 \
-    path = redirect(&place, directory, path, how);                                                      \
+    BORROW(place);                                                                                      \
+    path = redirect(place, directory, path, how);                                                       \
     return path ? READY(name) arguments : (failure);                                                    \
   }                                                                                                     \
   static NOINLINE result_t far_##name parameters {                                                      \
@@ -36,25 +36,26 @@ static inline bool near_miss(int error) { return error == ENOENT || error == EPE
     return far(directory, path) ? far_##name arguments : near_##name arguments;                         \
   }                                                                                                     \
   static NOINLINE result_t early_##name parameters {                                                    \
-    return active() && path ? screen_##name arguments : NEXT(name) arguments;                           \
+    return active() && path && !faults(path) ? screen_##name arguments : NEXT(name) arguments;          \
   }                                                                                                     \
   result_t my_##name parameters {                                                                       \
     int phase = atomic_load_explicit(&state.phase, memory_order_acquire);                               \
     if (__builtin_expect(phase < INERT, 0)) return early_##name arguments;                              \
-    if (phase == INERT || !path) return READY(name) arguments;                                          \
+    if (phase == INERT || !path || faults(path)) return READY(name) arguments;                          \
     return plainly_far(path) ? far_##name arguments : screen_##name arguments;                          \
   }
 
 #define CALL2(name, parameters, arguments, directory1, path1, how1, directory2, path2, how2) \
   INTERPOSE(int, name, parameters)                                                           \
   static NOINLINE int near_##name parameters {                                               \
-    struct place place1, place2;                                                             \
-    path1 = redirect(&place1, directory1, path1, how1);                                      \
-    path2 = path1 ? redirect(&place2, directory2, path2, how2) : NULL;                       \
+    BORROW(place1);                                                                          \
+    BORROW(place2);                                                                          \
+    path1 = redirect(place1, directory1, path1, how1);                                       \
+    path2 = path1 ? redirect(place2, directory2, path2, how2) : NULL;                        \
     return path2 ? NEXT(name) arguments : -1;                                                \
   }                                                                                          \
   int my_##name parameters {                                                                 \
-    if (!active() || !path1 || !path2) return NEXT(name) arguments;                          \
+    if (!active() || !path1 || !path2 || faults(path1) || faults(path2)) return NEXT(name) arguments; \
     if (far(directory1, path1) && far(directory2, path2)) {                                  \
       int result = NEXT(name) arguments;                                                     \
       if (result != -1 || !near_miss(errno)) return result;                                  \

@@ -30,10 +30,13 @@ static bool belongs(const char *name, int first, const char *virtual, bool below
   struct stat st;
   if (first >= 0 && kernel_stat(first, name, &st, AT_SYMLINK_NOFOLLOW) == 0) return false;
   if (!below_only) return true;
-  char path[PATH_MAX + NAME_MAX + 2];
+  BORROW(room);
+  if (!room) return false;
+  char *path = room->todo;
   size_t n = strlen(virtual);
   if (n == 1) n = 0;
   memcpy(path, virtual, n);
+  if (n + 1 + strlen(name) >= sizeof room->todo) return false;
   path[n] = '/';
   strcpy(path + n + 1, name);
   return region_of(path) != OUTSIDE;
@@ -67,15 +70,16 @@ static bool gather(struct listing *l, int fd, bool second, int first, const char
 
 // collect lists the directory that fd is open on, if both tree and host have it, and returns false otherwise.
 static bool collect(struct listing *l, int fd) {
-  struct place place;
-  memcpy(place.room, state.root, state.root_length);
-  char *virtual = virtual_path(&place);
+  BORROW(place);
+  if (!place) return false;
+  memcpy(place->room, state.root, state.root_length);
+  char *virtual = virtual_path(place);
   bool staged;
   l->size = l->next = 0;
   if (!virtual_of(fd, virtual, virtual_room(), &staged)) return false;
   enum region region = region_of(virtual);
   if (region == OUTSIDE) return false;
-  int tree = kernel_open(place.room, O_RDONLY | O_DIRECTORY);
+  int tree = kernel_open(place->room, O_RDONLY | O_DIRECTORY);
   int host = kernel_open(virtual, O_RDONLY | O_DIRECTORY);
   bool both = tree >= 0 && host >= 0;
   if (both && region == INSIDE)
@@ -216,7 +220,10 @@ ssize_t my_getdents64(int fd, void *buffer, size_t size) {
   while (l.next < l.size) {
     struct dirent *entry = (struct dirent *)(l.data + l.next);
     if (used + entry->d_reclen > size) break;
-    memcpy((char *)buffer + used, entry, entry->d_reclen);
+    if (!hand((char *)buffer + used, entry, entry->d_reclen)) {
+      free(l.data);
+      return -1;
+    }
     used += entry->d_reclen;
     l.next += entry->d_reclen;
   }

@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -95,7 +96,17 @@ struct place {
   bool lost;             // a directory on the way is missing
   bool slash;            // the path ends in a slash: it wants a directory
   char room[PATH_MAX];   // the staged root, then the virtual path
+  char todo[PATH_MAX + 64];  // walk: what is left of the path, at the end
 };
+
+// borrow takes a place, or a room for a path, that is not on the stack: a signal handler's may be 8 KB in all. It may be
+// called in handlers and after a fork. NULL: there is no memory.
+struct place *borrow(void);
+void give_back(struct place *place);
+static inline void give_back_at(struct place **place) {
+  if (*place) give_back(*place);
+}
+#define BORROW(name) __attribute__((cleanup(give_back_at))) struct place *name = borrow()
 
 enum how {
   FOLLOW = 0,
@@ -104,15 +115,24 @@ enum how {
   MAKE = 4,         // the call makes a new name: the tree refuses that as sysfs does
   DROP = 8,         // the call removes or renames: likewise
   FILESYSTEM = 16,  // the call asks about the file system
+  WRITE = 32,       // the call changes what the file holds: the tree refuses that for attributes that nobody may write
 };
+
+// How by the flags of a call.
+#define LINK(flags) ((flags) & AT_SYMLINK_NOFOLLOW ? NOFOLLOW : FOLLOW)
+#define OPENS(flags)                                                     \
+  (((flags) & O_CREAT ? CREATE : 0) |                                    \
+   (!((flags) & O_PATH) && (flags) & (O_ACCMODE | O_TRUNC) ? WRITE : 0) | \
+   ((flags) & O_NOFOLLOW || ((flags) & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL) ? NOFOLLOW : 0))
 
 enum region region_of(const char *path);
 
-// walk follows path from dirfd and fills in where it leads. It returns 0 or an error number.
-int walk(struct place *place, int dirfd, const char *path, enum how how);
+// walk follows path from dirfd and fills in where it leads. It returns 0 or an error number. resolve are flags of openat2.
+int walk(struct place *place, int dirfd, const char *path, enum how how, unsigned long resolve);
 
 // redirect returns the path to hand to libc instead of path: path itself, or one in place. NULL: errno says why.
 const char *redirect(struct place *place, int dirfd, const char *path, enum how how);
+const char *redirect_within(struct place *place, int dirfd, const char *path, enum how how, unsigned long resolve);
 
 // virtual_of writes the virtual path of an open directory or of the working directory (AT_FDCWD) to buffer and says in
 // *staged whether it lies in the staged tree. It returns false if there is none, or no room.
@@ -123,6 +143,24 @@ bool unstage(char *path);
 
 static inline char *virtual_path(struct place *place) { return place->room + state.root_length; }
 static inline size_t virtual_room(void) { return PATH_MAX - state.root_length; }
+
+// ---- Memory of the program's, which may not be there (memory.c) -----------------------------------------------------
+
+// length_of returns the length of a path, or -1 if it runs into memory that cannot be read.
+ssize_t length_of(const char *path);
+
+// readable says whether the eight bytes around an address can be read.
+bool readable(const void *address);
+
+// hand copies to a buffer of the program's. It returns false and sets errno to EFAULT if that cannot be written.
+bool hand(void *buffer, const void *data, size_t size);
+
+// faults says that a path begins in memory that cannot be read: the kernel shall say so. The screen reads no further than
+// the longest top.
+static inline bool faults(const char *path) {
+  if (__builtin_expect(((uintptr_t)path & 4095) > 4096 - sizeof state.tops->path, 0)) return length_of(path) < 0;
+  return !readable(path);
+}
 
 // ---- The screen: what can be told at next to no cost -----------------------------------------------------------------
 
@@ -183,6 +221,7 @@ struct dirent *my_readdir(DIR *dir) __asm__("readdir");
 int my_closedir(DIR *dir) __asm__("closedir");
 char *my_getcwd(char *buffer, size_t size) __asm__("getcwd");
 int my_chdir(const char *path) __asm__("chdir");
+int my_truncate(const char *path, off_t length) __asm__("truncate");
 int my_fchdir(int fd) __asm__("fchdir");
 ssize_t my_readlink(const char *path, char *buffer, size_t size) __asm__("readlink");
 ssize_t my_readlinkat(int dirfd, const char *path, char *buffer, size_t size) __asm__("readlinkat");

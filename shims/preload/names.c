@@ -15,8 +15,9 @@ extern void __chk_fail(void) __attribute__((noreturn));
 
 // link_text reads a link below /proc whose target is a file of this process.
 static ssize_t link_text(const char *path, char *buffer, size_t size) {
-  char text[PATH_MAX];
-  ssize_t n = kernel_readlink(path, text, sizeof text - 1);
+  BORROW(room);
+  char *text = room ? room->room : NULL;
+  ssize_t n = text ? kernel_readlink(path, text, PATH_MAX - 1) : -ENOMEM;
   if (n < 0) {
     errno = (int)-n;
     return -1;
@@ -24,23 +25,22 @@ static ssize_t link_text(const char *path, char *buffer, size_t size) {
   text[n] = '\0';
   if (unstage(text)) n = (ssize_t)strlen(text);
   if ((size_t)n > size) n = (ssize_t)size;
-  memcpy(buffer, text, (size_t)n);
-  return n;
+  return hand(buffer, text, (size_t)n) ? n : -1;
 }
 
 INTERPOSE(ssize_t, readlinkat, (int dirfd, const char *path, char *buffer, size_t size))
 
 static NOINLINE ssize_t near_readlinkat(int dirfd, const char *path, char *buffer, size_t size) {
-  struct place place;
-  const char *real = redirect(&place, dirfd, path, NOFOLLOW);
+  BORROW(place);
+  const char *real = redirect(place, dirfd, path, NOFOLLOW);
   if (!real) return -1;
-  if (real == path && *path && size && !strncmp(virtual_path(&place), "/proc/", 6))
-    return link_text(virtual_path(&place), buffer, size);
+  if (real == path && *path && size && !strncmp(virtual_path(place), "/proc/", 6))
+    return link_text(virtual_path(place), buffer, size);
   return NEXT(readlinkat)(dirfd, real, buffer, size);
 }
 
 ssize_t my_readlinkat(int dirfd, const char *path, char *buffer, size_t size) {
-  if (!active() || !path) return NEXT(readlinkat)(dirfd, path, buffer, size);
+  if (!active() || !path || faults(path)) return NEXT(readlinkat)(dirfd, path, buffer, size);
   if (far(dirfd, path)) {
     ssize_t n = NEXT(readlinkat)(dirfd, path, buffer, size);
     if (n != -1 || errno != ENOENT) return n;
@@ -71,13 +71,13 @@ ssize_t my___readlinkat_chk(int dirfd, const char *path, char *buffer, size_t si
 INTERPOSE(char *, realpath, (const char *path, char *resolved))
 
 static NOINLINE char *near_realpath(const char *path, char *resolved) {
-  struct place place;
-  int error = *path ? walk(&place, AT_FDCWD, path, FOLLOW) : ENOENT;
-  char *virtual = virtual_path(&place);
-  if (!error && !place.moved && !place.staged) return NEXT(realpath)(path, resolved);
-  if (!error && !place.exists) error = ENOENT;
+  BORROW(place);
+  int error = !place ? ENOMEM : *path ? walk(place, AT_FDCWD, path, FOLLOW, 0) : ENOENT;
+  char *virtual = place ? virtual_path(place) : NULL;
+  if (!error && !place->moved && !place->staged) return NEXT(realpath)(path, resolved);
+  if (!error && !place->exists) error = ENOENT;
   struct stat st;
-  if (!error && place.slash && kernel_stat(AT_FDCWD, place.staged ? place.room : virtual, &st, 0) == 0 &&
+  if (!error && place->slash && kernel_stat(AT_FDCWD, place->staged ? place->room : virtual, &st, 0) == 0 &&
       !S_ISDIR(st.st_mode))
     error = ENOTDIR;
   if (error) {
@@ -113,9 +113,9 @@ static void left(void) { atomic_store(&state.cwd_far, false); }
 
 INTERPOSE(int, chdir, (const char *path))
 int my_chdir(const char *path) {
-  if (!active() || !path) return NEXT(chdir)(path);
-  struct place place;
-  const char *real = redirect(&place, AT_FDCWD, path, FOLLOW);
+  if (!active() || !path || faults(path)) return NEXT(chdir)(path);
+  BORROW(place);
+  const char *real = redirect(place, AT_FDCWD, path, FOLLOW);
   left();
   return real ? NEXT(chdir)(real) : -1;
 }
@@ -134,9 +134,10 @@ int my_chroot(const char *path) {
 
 INTERPOSE(char *, getcwd, (char *buffer, size_t size))
 char *my_getcwd(char *buffer, size_t size) {
-  char path[PATH_MAX];
+  BORROW(room);
+  char *path = room ? room->room : NULL;
   bool staged;
-  if (!active() || !virtual_of(AT_FDCWD, path, sizeof path, &staged) || !staged || (buffer && !size))
+  if (!active() || !path || !virtual_of(AT_FDCWD, path, PATH_MAX, &staged) || !staged || (buffer && !size))
     return NEXT(getcwd)(buffer, size);
   size_t length = strlen(path) + 1;
   if (size && size < length) {
@@ -144,7 +145,7 @@ char *my_getcwd(char *buffer, size_t size) {
     return NULL;
   }
   if (!buffer) buffer = malloc(size ? size : length);
-  return buffer ? memcpy(buffer, path, length) : NULL;
+  return buffer && hand(buffer, path, length) ? buffer : NULL;
 }
 
 INTERPOSE(char *, __getcwd_chk, (char *buffer, size_t size, size_t room))
@@ -161,9 +162,10 @@ char *my___getwd_chk(char *buffer, size_t room) { return my_getcwd(buffer, room 
 
 INTERPOSE(char *, get_current_dir_name, (void))
 char *my_get_current_dir_name(void) {
-  char path[PATH_MAX];
+  BORROW(room);
+  char *path = room ? room->room : NULL;
   bool staged;
-  if (!active() || !virtual_of(AT_FDCWD, path, sizeof path, &staged) || !staged) return NEXT(get_current_dir_name)();
+  if (!active() || !path || !virtual_of(AT_FDCWD, path, PATH_MAX, &staged) || !staged) return NEXT(get_current_dir_name)();
   return strdup(path);
 }
 
@@ -172,23 +174,23 @@ char *my_get_current_dir_name(void) {
 // top_of returns the top under which an open file of the staged tree is seen, or NULL.
 static const char *top_of(int fd, char *buffer) {
   bool staged;
-  if (!active() || !virtual_of(fd, buffer, PATH_MAX, &staged) || !staged) return NULL;
+  if (!active() || !buffer || !virtual_of(fd, buffer, PATH_MAX, &staged) || !staged) return NULL;
   buffer[1 + strcspn(buffer + 1, "/")] = '\0';
   return buffer;
 }
 
 INTERPOSE(int, fstatfs, (int fd, struct statfs *st))
 int my_fstatfs(int fd, struct statfs *st) {
-  char buffer[PATH_MAX];
-  const char *top = top_of(fd, buffer);
+  BORROW(room);
+  const char *top = top_of(fd, room ? room->room : NULL);
   return top ? statfs(top, st) : NEXT(fstatfs)(fd, st);
 }
 ALSO(fstatfs64, fstatfs)
 
 INTERPOSE(int, fstatvfs, (int fd, struct statvfs *st))
 int my_fstatvfs(int fd, struct statvfs *st) {
-  char buffer[PATH_MAX];
-  const char *top = top_of(fd, buffer);
+  BORROW(room);
+  const char *top = top_of(fd, room ? room->room : NULL);
   return top ? statvfs(top, st) : NEXT(fstatvfs)(fd, st);
 }
 ALSO(fstatvfs64, fstatvfs)

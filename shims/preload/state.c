@@ -65,7 +65,7 @@ static bool set_root(const char *value) {
   }
   if (used + length >= sizeof state.root - LEFT) return false;
   memcpy(state.root + used, value, length + 1);
-  char canonical[PATH_MAX];
+  static char canonical[PATH_MAX];
   int fd = kernel_open(state.root, O_PATH | O_DIRECTORY);
   if (fd >= 0) {
     ssize_t n = kernel_fd_path(fd, canonical, sizeof canonical);
@@ -97,7 +97,7 @@ static int settle(void) {
   if (!state.root_length) return INERT;  // the staged tree is the host itself
   memcpy(state.witness, state.root, state.root_length);
   memcpy(state.witness + state.root_length, state.tops[0].path, state.tops[0].length + 1);
-  char cwd[PATH_MAX];
+  static char cwd[PATH_MAX];
   bool staged;
   atomic_store(&state.cwd_far, virtual_of(AT_FDCWD, cwd, sizeof cwd, &staged) && !staged && !near_top(cwd));
   return ACTIVE;

@@ -3,6 +3,8 @@
 #include "engine.h"
 #include "kernel.h"
 
+#include <linux/openat2.h>
+
 enum { MAX_LINKS = 40 };
 
 enum region region_of(const char *path) {
@@ -110,19 +112,31 @@ static int too_long(struct place *p) {
   return p->moved || region_of(virtual_path(p)) == INSIDE ? ENAMETOOLONG : 0;
 }
 
-int walk(struct place *p, int dirfd, const char *path, enum how how) {
-  char todo[PATH_MAX + 64], *virtual = virtual_path(p);
+// crosses says whether a path and the place where it started from lie on different mounts, as far as the tree goes: below
+// different tops.
+static bool crosses(const char *virtual, const char *start) {
+  size_t n = strcspn(virtual + (*virtual == '/'), "/") + (*virtual == '/');
+  return strlen(start) != n || strncmp(start, virtual, n);
+}
+
+int walk(struct place *p, int dirfd, const char *path, enum how how, unsigned long resolve) {
+  char *todo = p->todo, *virtual = virtual_path(p), start[sizeof state.tops->path + 1] = "";
+  enum { TODO = sizeof p->todo };
   memset(p, 0, offsetof(struct place, room));
   size_t length = strlen(path), used = 0;
   if (length >= PATH_MAX) return 0;  // the kernel will say so
-  char *next = memcpy(todo + sizeof todo - length - 1, path, length + 1);
+  char *next = memcpy(todo + TODO - length - 1, path, length + 1);
   memcpy(p->room, state.root, state.root_length);
   virtual[0] = '\0';
-  if (*path != '/') {
+  if (*path == '/' && resolve & RESOLVE_BENEATH) return 0;  // EXDEV
+  if (*path != '/' || resolve & RESOLVE_IN_ROOT) {
     if (!virtual_of(dirfd, virtual, virtual_room(), &p->moved)) return 0;
     used = strlen(virtual);
     if (used == 1) virtual[used = 0] = '\0';
+    size_t top = used ? 1 + strcspn(virtual + 1, "/") : 0;
+    memcpy(start, virtual, top < sizeof start ? top : sizeof start - 1);
   }
+  size_t base = resolve & (RESOLVE_BENEATH | RESOLVE_IN_ROOT) ? used : 0;
   bool settled = false;
   for (int links = 0; *(next += strspn(next, "/"));) {
     size_t n = strcspn(next, "/");
@@ -132,7 +146,8 @@ int walk(struct place *p, int dirfd, const char *path, enum how how) {
     if (next[0] == '.' && (n == 1 || (n == 2 && next[1] == '.'))) {
       int error = used ? directory(p) : 0;
       if (error) return p->moved ? error : 0;
-      if (n == 2) used = parent(virtual, used);
+      if (n == 2 && used == base && resolve & RESOLVE_BENEATH) return p->moved ? EXDEV : 0;
+      if (n == 2 && used > base) used = parent(virtual, used);
       next += n;
       continue;
     }
@@ -153,9 +168,12 @@ int walk(struct place *p, int dirfd, const char *path, enum how how) {
     if (got < 0 && got != -EINVAL) return p->moved ? (int)-got : 0;
     if (got < 0 || (last && (how & NOFOLLOW) && !p->slash)) continue;
     if (got >= next - todo) return too_long(p);
-    if (++links > MAX_LINKS) return p->moved ? ELOOP : 0;
+    if (++links > MAX_LINKS || resolve & RESOLVE_NO_SYMLINKS) return p->moved ? ELOOP : 0;
     todo[got] = '\0';
+    if (todo[0] == '/' && resolve & RESOLVE_BENEATH) return p->moved ? EXDEV : 0;
     if (todo[0] == '/' && !strncmp(virtual, "/proc/", 6)) {
+      if (resolve & RESOLVE_NO_MAGICLINKS) return p->moved ? ELOOP : 0;
+      if (resolve & RESOLVE_IN_ROOT) return p->moved ? EXDEV : 0;
       if (!same_object(virtual, todo)) return 0;
       if (unstage(todo)) {
         p->moved = true;
@@ -163,7 +181,7 @@ int walk(struct place *p, int dirfd, const char *path, enum how how) {
       }
     }
     next = memmove(next - got, todo, (size_t)got);
-    used = *next == '/' ? 0 : parent(virtual, used);
+    used = *next == '/' ? base : parent(virtual, used);
     virtual[used] = '\0';
     settled = false;
   }
@@ -171,12 +189,17 @@ int walk(struct place *p, int dirfd, const char *path, enum how how) {
     p->exists = true;
   else
     finish(p);
-  return 0;
+  return resolve & RESOLVE_NO_XDEV && (p->moved || p->staged) && crosses(virtual, start) ? EXDEV : 0;
 }
 
-// refusal is what sysfs answers to a call that would change which names there are.
+// refusal is what sysfs answers to a call that would change which names there are, or write to an attribute that has no
+// owner's permission to be written: to root as to everybody.
 static int refusal(const struct place *p, enum how how) {
-  if (p->region != INSIDE || !(how & (CREATE | MAKE | DROP))) return 0;
+  if (p->region != INSIDE || !(how & (CREATE | MAKE | DROP | WRITE))) return 0;
+  struct stat st;
+  if (how & WRITE && p->staged && kernel_stat(AT_FDCWD, p->room, &st, 0) == 0 && S_ISREG(st.st_mode) && !(st.st_mode & 0222))
+    return EACCES;
+  if (!(how & (CREATE | MAKE | DROP))) return 0;
   if (p->lost) return ENOENT;
   if (how & DROP) return p->exists ? EPERM : ENOENT;
   if (how & MAKE) return p->exists ? EEXIST : EPERM;
@@ -184,8 +207,13 @@ static int refusal(const struct place *p, enum how how) {
 }
 
 const char *redirect(struct place *p, int dirfd, const char *path, enum how how) {
-  if (!*path) return path;
-  int error = walk(p, dirfd, path, how);
+  return redirect_within(p, dirfd, path, how, 0);
+}
+
+const char *redirect_within(struct place *p, int dirfd, const char *path, enum how how, unsigned long resolve) {
+  int error = !p ? ENOMEM : length_of(path) < 0 ? EFAULT : 0;
+  if (!error && !*path) return path;
+  if (!error) error = walk(p, dirfd, path, how, resolve);
   if (!error) error = refusal(p, how);
   if (error) {
     errno = error;
@@ -214,9 +242,9 @@ bool near_top(const char *path) {
 }
 
 bool far_from(int dirfd) {
-  char base[PATH_MAX];
+  BORROW(room);
   bool staged;
-  return !virtual_of(dirfd, base, sizeof base, &staged) || (!staged && !near_top(base));
+  return !room || !virtual_of(dirfd, room->room, PATH_MAX, &staged) || (!staged && !near_top(room->room));
 }
 
 // left_in_tree closes a file that a far path ended on, if it may belong to the tree.
