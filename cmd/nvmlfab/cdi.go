@@ -177,6 +177,11 @@ func (c hookCmd) Run() error {
 
 // showContainer shows to a container the GPUs whose device nodes it was given.
 func showContainer(top string, text []byte) error {
+	for _, name := range []string{"dev", "sys", "proc", containerProfile} {
+		if err := withoutLinks(top, name); err != nil {
+			return err
+		}
+	}
 	board, text, err := visible(top, text)
 	if err != nil || board == nil {
 		return err
@@ -191,6 +196,24 @@ func showContainer(top string, text []byte) error {
 		return err
 	}
 	return machine.New(board, machine.Options{CPUs: onlineCPUs()}).ShowInContainer(top)
+}
+
+// withoutLinks is an error if a path of a container's root leads over a link: the image chose where to, and the hook would write
+// and mount there with the rights that it has on this machine. What does not exist is no error.
+func withoutLinks(top, name string) error {
+	dir, err := unix.Open(top, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: top, Err: err}
+	}
+	defer unix.Close(dir)
+	fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS})
+	if err == nil {
+		return unix.Close(fd)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("the container's %s leads over a link: %w", name, &fs.PathError{Op: "open", Path: filepath.Join(top, name), Err: err})
 }
 
 // visible is the staged board, and its text, less the GPUs that a container has no device node of; nil if it has none at all.
