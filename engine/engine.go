@@ -172,6 +172,6 @@ func Complain(err error) { Say(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 // Say writes a line on stderr. The core has another, which does not harm the process around it.
 var Say = func(text string) { fmt.Fprintf(os.Stderr, "nvmlfab: %s\n", text) }
 
-// Level is the place of the configured driver among the NVML versions, counted from 1: functions younger than that
+// Level is the NVML version of the configured driver as an integer, as abi.Version.Number: functions younger than that
 // answer FUNCTION_NOT_FOUND. Without a driver version every function is there.
-func (e *Engine) Level() int { return profiles.Level(e.Snapshot().Branch) }
+func (e *Engine) Level() int { return profiles.NVML(e.Snapshot().Branch).Number }

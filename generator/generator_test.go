@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -15,7 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nvmlfab/nvmlfab/generator/binding"
 	"github.com/nvmlfab/nvmlfab/generator/emit"
+	"github.com/nvmlfab/nvmlfab/generator/registry"
 )
 
 func loaded(t *testing.T) *project {
@@ -53,7 +56,7 @@ func TestGeneratingTwiceIsTheSame(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	table := output(t, "--stats")
-	for _, v := range loaded(t).versions {
+	for _, v := range loaded(t).Versions {
 		assert.Regexp(t, `(?m)^ +`+regexp.QuoteMeta(v.NVML)+` +\d+ +\d+ +\d+ +\d+ +[\d.]+ %`, table)
 	}
 	var stats struct {
@@ -114,7 +117,7 @@ func TestEveryFrontCompiles(t *testing.T) {
 		t.Skip("gcc is not installed")
 	}
 	p := loaded(t)
-	for _, v := range p.versions {
+	for _, v := range p.Versions {
 		t.Run(v.NVML, func(t *testing.T) {
 			t.Parallel()
 			path, err := v.Path()
@@ -122,7 +125,7 @@ func TestEveryFrontCompiles(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, p.writeFront(v, dir))
 			out, err := exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", dir, "-I", "../library/front", "-I", "../nvml-headers", "-I", filepath.Dir(path),
-				filepath.Join(dir, "front.c"), filepath.Join(dir, "layout.c")).CombinedOutput()
+				filepath.Join(dir, "front.c"), filepath.Join(dir, "layout.c"), filepath.Join(dir, "shared.c")).CombinedOutput()
 			require.NoError(t, err, string(out))
 			assert.Empty(t, string(out))
 		})
@@ -166,20 +169,27 @@ func TestMutatedPrototypesAreCaught(t *testing.T) {
 	in := p.input(v.NVML)
 	files := emit.Front(in)
 	// bodies would not survive the mutation; only the prototypes matter
-	front := regexp.MustCompile(`(?ms)^\{$.*?^\}$`).ReplaceAllString(string(files["front/front.c"]), "{ return 0; }")
-	require.NoError(t, emit.Verify(in.Header, header, []byte(front)))
+	bodies := regexp.MustCompile(`(?ms)^\{$.*?^\}$`)
+	for name, text := range files {
+		files[name] = bodies.ReplaceAll(text, []byte("{ return 0; }"))
+	}
+	require.NoError(t, emit.Verify(in, header, files))
 	total := 0
 	for k := range 8 {
-		text, changed := mutate(front, k)
-		err := emit.Verify(in.Header, header, []byte(text))
-		for _, name := range changed {
-			require.ErrorContains(t, err, name+"(", "parameter %d", k)
+		for _, name := range []string{"front/front.c", "front/shared.c"} {
+			text, changed := mutate(string(files[name]), k)
+			mutated := maps.Clone(files)
+			mutated[name] = []byte(text)
+			err := emit.Verify(in, header, mutated)
+			for _, symbol := range changed {
+				require.ErrorContains(t, err, symbol+"(", "parameter %d", k)
+			}
+			total += len(changed)
 		}
-		total += len(changed)
 	}
 	var params int
 	for _, s := range in.Symbols {
-		if s.In(v.NVML) && (s.Slot() == 0 || in.Func(s.Name) != "") {
+		if s.In(v.NVML) && (s.Kind != binding.Slot || in.Implemented(s)) {
 			params += len(s.Func.Params)
 		}
 	}
@@ -188,32 +198,119 @@ func TestMutatedPrototypesAreCaught(t *testing.T) {
 
 func TestVersionFlags(t *testing.T) {
 	assert.Equal(t, "12.4.127\n", output(t, "--nvml", "12.4", "--version-of"))
+	assert.Equal(t, "13.4.92\n", output(t, "--nvml", "", "--version-of"), "as make lib asks without NVML=")
 	assert.Contains(t, output(t, "--header"), "nvml.h")
 	require.ErrorContains(t, run([]string{"--nvml", "12", "--version-of"}, &bytes.Buffer{}), "ambiguous")
-	require.ErrorContains(t, run([]string{"stats"}, &bytes.Buffer{}), `unexpected argument "stats"`)
+}
+
+func TestFlagsThatContradict(t *testing.T) {
+	for args, want := range map[string]string{
+		"stats":                        "unexpected argument stats; see go run ./generator --help",
+		"--stat":                       "unknown flag --stat",
+		"--stats --missing":            "--stats and --missing ask for different things; run the generator once for each",
+		"--update --check":             "--update and --check ask for different things",
+		"--header --version-of":        "--header and --version-of ask for different things",
+		"--stats --json --line":        "--json and --line are two forms of --stats; choose one",
+		"--json":                       "--json is a form of --stats; add --stats",
+		"--missing --line":             "--line is a form of --stats; add --stats",
+		"--nvml 12.4":                  "generated/ is always of the newest version, so leave --nvml out",
+		"--nvml 12.4 --check":          "leave --nvml out",
+		"--front=":                     "--front wants a folder",
+		"--stats --nvml 99":            `no NVML version "99"`,
+		"--check --stats --front /tmp": "--check and --stats and --front ask",
+	} {
+		require.ErrorContains(t, run(strings.Fields(args), &bytes.Buffer{}), want, args)
+	}
+}
+
+func TestHelpHasAnExampleOfEachMode(t *testing.T) {
+	help := output(t, "--help")
+	for _, flag := range []string{"--update", "--check", "--stats", "--json", "--line", "--missing", "--header", "--version-of", "--front"} {
+		assert.Regexp(t, `go run ./generator [^\n]*`+flag, help)
+	}
+}
+
+func TestStatsOfOneVersion(t *testing.T) {
+	var stats struct {
+		Versions    []versionCoverage
+		Families    []familyCoverage
+		Implemented []string
+	}
+	require.NoError(t, json.Unmarshal([]byte(output(t, "--stats", "--json", "--nvml", "12.4")), &stats))
+	require.Len(t, stats.Versions, 1)
+	of := stats.Versions[0]
+	assert.Equal(t, "12.4.127", of.NVML)
+	assert.Len(t, stats.Implemented, of.Implemented)
+	sum := 0
+	for _, f := range stats.Families {
+		sum += f.Symbols
+	}
+	assert.Equal(t, of.Symbols, sum)
+	table := output(t, "--stats", "--nvml", "12.4")
+	assert.Contains(t, table, "family of 12.4.127")
+	assert.NotContains(t, table, "13.4.92")
+	assert.Contains(t, output(t, "--stats", "--line", "--nvml", "12.4"), "NVML 12.4.127: ")
+	assert.NotContains(t, output(t, "--missing", "--nvml", "12.4"), "nvmlDeviceGetPowerMizerMode_v1", "younger than 12.4")
+}
+
+// TestEveryFrontFitsOneCore: the fronts of all versions call the core by the same numbers and bring its hash.
+func TestEveryFrontFitsOneCore(t *testing.T) {
+	p := loaded(t)
+	numbers, err := binding.ReadNumbers(p.path(binding.NumbersFile))
+	require.NoError(t, err)
+	core, err := emit.Dispatch(p.input(p.newest().NVML))
+	require.NoError(t, err)
+	newest := emit.Front(p.input(p.newest().NVML))["front/shared.c"]
+	hash := regexp.MustCompile(`nvmlfab_model_hash = UINT64_C\((0x[0-9a-f]+)\)`).FindSubmatch(newest)
+	require.NotNil(t, hash)
+	assert.Contains(t, string(core["dispatch/dispatch.go"]), "const ModelHash uint64 = "+string(hash[1])+"\n")
+	call := regexp.MustCompile(`(?m)^nvmlReturn_t (nvml\w+)\(.*\)\n\{\n(?:.*\n)?    return nvmlfab_(?:gate|init|shutdown)\((\d+), `)
+	for _, v := range p.Versions {
+		files := emit.Front(p.input(v.NVML))
+		assert.Equal(t, string(newest), string(files["front/shared.c"]), v.NVML)
+		calls := call.FindAllSubmatch(files["front/front.c"], -1)
+		assert.Greater(t, len(calls), 80, v.NVML)
+		for _, c := range calls {
+			assert.Equal(t, string(c[2]), fmt.Sprint(numbers.Of(string(c[1]))), "%s of %s", c[1], v.NVML)
+		}
+	}
+}
+
+// TestGoldensKnowNoStatus: what a version's golden holds follows from its header alone.
+func TestGoldensKnowNoStatus(t *testing.T) {
+	p := loaded(t)
+	before := p.goldens()
+	p.registry = &registry.Registry{}
+	assert.Equal(t, before, p.goldens())
+	for name, text := range before {
+		assert.NotContains(t, string(text), "InternalSlot", name)
+	}
 }
 
 // TestHeadersMatchTheirModels is --check's first step, per version, to show which one differs.
 func TestHeadersMatchTheirModels(t *testing.T) {
 	p := loaded(t)
-	for i, v := range p.versions {
+	for i, v := range p.Versions {
 		t.Run(v.NVML, func(t *testing.T) {
 			t.Parallel()
-			h, _, err := parse(v)
+			h, err := parse(v)
 			require.NoError(t, err)
 			want, err := h.JSON()
 			require.NoError(t, err)
-			have, err := p.headers[i].JSON()
+			have, err := p.Headers[i].JSON()
 			require.NoError(t, err)
 			assert.True(t, bytes.Equal(want, have), "run go run ./generator --update")
 		})
 	}
+	h, err := parseSlots()
+	require.NoError(t, err)
+	assert.Equal(t, h, p.Slots, "run go run ./generator --update")
 }
 
 func TestStaleFilesAreNamed(t *testing.T) {
 	p := loaded(t)
 	scratch := t.TempDir()
-	for _, dir := range []string{modelDir, goldenDir, outDir, handDir} {
+	for _, dir := range []string{binding.ModelDir, goldenDir, outDir, handDir} {
 		require.NoError(t, os.CopyFS(filepath.Join(scratch, dir), os.DirFS(p.path(dir))))
 	}
 	p.root = scratch

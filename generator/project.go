@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/nvmlfab/nvmlfab/generator/binding"
 	"github.com/nvmlfab/nvmlfab/generator/emit"
@@ -21,7 +20,6 @@ import (
 
 // Where things stand below the root.
 const (
-	modelDir  = "nvml-headers/model"
 	goldenDir = "generator/testdata"
 	outDir    = "generated"
 	handDir   = "handwritten"
@@ -29,9 +27,8 @@ const (
 
 // project is what every command works from.
 type project struct {
+	*binding.Models
 	root     string
-	versions []headers.Version
-	headers  []*model.Header
 	symbols  []*binding.Symbol
 	registry *registry.Registry
 	requires *requirements.Table
@@ -39,110 +36,109 @@ type project struct {
 
 // load reads the committed models and the handwritten functions.
 func load(root string) (*project, error) {
-	versions, err := headers.Versions()
+	models, symbols, err := binding.Load(root)
 	if err != nil {
 		return nil, err
 	}
-	p := &project{root: root, versions: versions}
-	if p.headers, err = each(versions, func(v headers.Version) (*model.Header, error) {
-		h, err := model.Read(p.path(modelDir, v.NVML+".json"))
-		if err != nil {
-			err = fmt.Errorf("%w; run go run ./generator --update", err)
-		}
-		return h, err
-	}); err != nil {
+	requires, err := requirements.Read(symbols)
+	if err != nil {
 		return nil, err
 	}
-	if p.symbols, err = binding.Bind(p.headers); err != nil {
-		return nil, err
-	}
-	if p.requires, err = requirements.Read(p.symbols); err != nil {
-		return nil, err
-	}
-	p.registry, err = registry.Read(root, handDir, p.symbols)
-	return p, err
+	functions, err := registry.Read(root, handDir, symbols)
+	return &project{models, root, symbols, functions, requires}, err
 }
 
 func (p *project) path(parts ...string) string {
 	return filepath.Join(append([]string{p.root}, parts...)...)
 }
 
-// each maps versions in parallel and returns the first error.
-func each[T any](versions []headers.Version, f func(headers.Version) (T, error)) ([]T, error) {
-	out := make([]T, len(versions))
-	errs := make([]error, len(versions))
-	var wg sync.WaitGroup
-	for i, v := range versions {
-		wg.Go(func() { out[i], errs[i] = f(v) })
+// text is a version's header, fetched and checked.
+func text(v headers.Version) ([]byte, error) {
+	path, err := v.Path()
+	if err != nil {
+		return nil, err
 	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	return os.ReadFile(path)
 }
 
 // parse reads a version's header.
-func parse(v headers.Version) (*model.Header, []byte, error) {
-	path, err := v.Path()
+func parse(v headers.Version) (*model.Header, error) {
+	text, err := text(v)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	h, err := model.Parse(v.NVML, "nvml.h", text, headers.Internal)
-	return h, text, err
+	return model.Parse(v.NVML, "nvml.h", text, headers.Internal)
 }
 
-// models renders the golden of every version from its header.
+// parseSlots reads nvidia-smi's table after the newest header.
+func parseSlots() (*model.Header, error) {
+	newest, err := headers.Find("")
+	if err != nil {
+		return nil, err
+	}
+	text, err := text(newest)
+	if err != nil {
+		return nil, err
+	}
+	return model.ParseSlots("nvml.h", text, headers.Slots)
+}
+
+// models renders the model of every version and of nvidia-smi's table from the headers, with the names of their files.
 func models() (map[string][]byte, error) {
 	versions, err := headers.Versions()
 	if err != nil {
 		return nil, err
 	}
-	texts, err := each(versions, func(v headers.Version) ([]byte, error) {
-		h, _, err := parse(v)
-		if err != nil {
-			return nil, err
-		}
-		return h.JSON()
-	})
+	parsers := []func() (*model.Header, error){parseSlots}
+	for _, v := range versions {
+		parsers = append(parsers, func() (*model.Header, error) { return parse(v) })
+	}
+	list, err := binding.Each(parsers, func(parse func() (*model.Header, error)) (*model.Header, error) { return parse() })
 	if err != nil {
 		return nil, err
 	}
 	out := map[string][]byte{}
-	for i, v := range versions {
-		out[v.NVML+".json"] = texts[i]
+	for _, h := range list {
+		if out[h.NVML+".json"], err = h.JSON(); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }
 
+// updateModels rewrites the models, and appends the numbers of symbols that are new.
 func updateModels(root string) error {
 	files, err := models()
 	if err != nil {
 		return err
 	}
-	return write(filepath.Join(root, modelDir), files)
+	if err := write(filepath.Join(root, binding.ModelDir), files); err != nil {
+		return err
+	}
+	m, err := binding.ReadModels(root)
+	if err != nil {
+		return err
+	}
+	numbers, err := binding.ReadNumbers(filepath.Join(root, binding.NumbersFile))
+	if err != nil {
+		return err
+	}
+	numbers.Append(m)
+	return write(root, map[string][]byte{binding.NumbersFile: numbers.Text()})
 }
 
 // input is what the emitters need for one version.
 func (p *project) input(nvml string) emit.Input {
-	in := emit.Input{Symbols: p.symbols, Func: p.registry.Func, Requires: p.requires.Of}
-	for i, v := range p.versions {
-		in.Versions = append(in.Versions, v.NVML)
-		in.Drivers = append(in.Drivers, v.Driver)
+	in := emit.Input{Slots: p.Slots, Symbols: p.symbols, Func: p.registry.Func, Requires: p.requires.Of, Versions: p.Versions}
+	for i, v := range p.Versions {
 		if v.NVML == nvml {
-			in.Header = p.headers[i]
+			in.Header = p.Headers[i]
 		}
 	}
 	return in
 }
 
-func (p *project) newest() headers.Version { return p.versions[len(p.versions)-1] }
+func (p *project) newest() headers.Version { return p.Versions[len(p.Versions)-1] }
 
 // render makes the content of generated/ and proves the front against the header.
 func (p *project) render() (emit.Files, error) {
@@ -164,16 +160,12 @@ func (p *project) front(in emit.Input) (emit.Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	path, err := v.Path()
-	if err != nil {
-		return nil, err
-	}
-	text, err := os.ReadFile(path)
+	text, err := text(v)
 	if err != nil {
 		return nil, err
 	}
 	files := emit.Front(in)
-	return files, emit.Verify(in.Header, text, files["front/front.c"])
+	return files, emit.Verify(in, text, files)
 }
 
 func (p *project) generate() error {
@@ -239,7 +231,7 @@ func (p *project) check() error {
 	if err != nil {
 		return err
 	}
-	compare(modelDir, fresh)
+	compare(binding.ModelDir, fresh)
 	compare(goldenDir, p.goldens())
 	files, err := p.render()
 	if err != nil {

@@ -12,20 +12,15 @@ import (
 	"text/tabwriter"
 
 	"github.com/nvmlfab/nvmlfab/generator/binding"
-	"github.com/nvmlfab/nvmlfab/generator/emit"
 	"github.com/nvmlfab/nvmlfab/generator/model"
 	"github.com/nvmlfab/nvmlfab/generator/requirements"
+	headers "github.com/nvmlfab/nvmlfab/nvml-headers"
 )
 
 // consumers counts, per function without its version suffix, the public programs that call it.
 //
 //go:embed consumers.tsv
 var consumers string
-
-// implemented reports whether a symbol is no stub.
-func (p *project) implemented(s *binding.Symbol) bool {
-	return p.registry.Func(s.Name) != "" || emit.FrontOnly[s.Name]
-}
 
 // coverage counts symbols and those of them that are implemented.
 type coverage struct {
@@ -85,58 +80,69 @@ func family(symbol string) int {
 	return slices.IndexFunc(familyPatterns, func(r *regexp.Regexp) bool { return r.MatchString(symbol) })
 }
 
-func (p *project) byVersion() []versionCoverage {
-	var out []versionCoverage
-	for _, v := range p.versions {
-		c := versionCoverage{NVML: v.NVML, Driver: v.Driver}
-		for _, s := range emit.Exported(p.input(v.NVML)) {
-			c.add(p.implemented(s))
-		}
-		out = append(out, c)
+// version counts the symbols of one version.
+func (p *project) version(v headers.Version) versionCoverage {
+	c := versionCoverage{NVML: v.NVML, Driver: v.Driver}
+	in := p.input(v.NVML)
+	for _, s := range in.Exported() {
+		c.add(in.Implemented(s))
+	}
+	return c
+}
+
+func (p *project) byVersion(versions []headers.Version) []versionCoverage {
+	out := make([]versionCoverage, len(versions))
+	for i, v := range versions {
+		out[i] = p.version(v)
 	}
 	return out
 }
 
-func (p *project) byFamily() []familyCoverage {
+// byFamily counts the symbols of one version by what they are about.
+func (p *project) byFamily(v headers.Version) []familyCoverage {
 	out := make([]familyCoverage, len(families))
 	for i, f := range families {
 		out[i].Family = f.name
 	}
-	for _, s := range p.exported() {
-		out[family(s.Name)].add(p.implemented(s))
+	in := p.input(v.NVML)
+	for _, s := range in.Exported() {
+		out[family(s.Name)].add(in.Implemented(s))
 	}
 	return out
 }
 
-// exported lists the symbols of the newest version.
-func (p *project) exported() []*binding.Symbol { return emit.Exported(p.input(p.newest().NVML)) }
-
-func (p *project) statsLine(out io.Writer) error {
-	list := p.byVersion()
-	c := list[len(list)-1]
+func (p *project) statsLine(out io.Writer, v headers.Version) error {
+	c := p.version(v)
 	_, err := fmt.Fprintf(out, "NVML %s: %d symbols, %d implemented, %d stubs (%s)\n", c.NVML, c.Symbols, c.Implemented, c.Stubs, c.share())
 	return err
 }
 
-func (p *project) statsTable(out io.Writer) error {
+// statsTable prints the coverage of versions, and that of the last one by family.
+func (p *project) statsTable(out io.Writer, versions []headers.Version) error {
+	newest := versions[len(versions)-1]
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "NVML\tdriver\tsymbols\timplemented\tstubs\tshare\t")
-	for _, c := range p.byVersion() {
+	for _, c := range p.byVersion(versions) {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\t\n", c.NVML, c.Driver, c.Symbols, c.Implemented, c.Stubs, c.share())
 	}
-	fmt.Fprintf(w, "\t\t\t\t\t\t\nfamily of %s\t\tsymbols\timplemented\tstubs\tshare\t\n", p.newest().NVML)
-	for _, c := range p.byFamily() {
-		fmt.Fprintf(w, "%s\t\t%d\t%d\t%d\t%s\t\n", c.Family, c.Symbols, c.Implemented, c.Stubs, c.share())
+	fmt.Fprintf(w, "\t\t\t\t\t\t\nfamily of %s\t\tsymbols\timplemented\tstubs\tshare\t\n", newest.NVML)
+	for _, c := range p.byFamily(newest) {
+		if c.Symbols > 0 {
+			fmt.Fprintf(w, "%s\t\t%d\t%d\t%d\t%s\t\n", c.Family, c.Symbols, c.Implemented, c.Stubs, c.share())
+		}
 	}
 	return w.Flush()
 }
 
-func (p *project) statsJSON(out io.Writer) error {
+// statsJSON prints the same, with the names of what is implemented.
+func (p *project) statsJSON(out io.Writer, versions []headers.Version) error {
+	newest := versions[len(versions)-1]
 	names := []string{}
 	requires := map[string]requirements.Requirement{}
-	for _, s := range p.exported() {
+	in := p.input(newest.NVML)
+	for _, s := range in.Exported() {
 		requires[s.Name] = p.requires.Of(s)
-		if p.implemented(s) {
+		if in.Implemented(s) {
 			names = append(names, s.Name)
 		}
 	}
@@ -147,7 +153,7 @@ func (p *project) statsJSON(out io.Writer) error {
 		Families    []familyCoverage                    `json:"families"`
 		Implemented []string                            `json:"implemented"`
 		Requires    map[string]requirements.Requirement `json:"requires"` // by symbol
-	}{p.byVersion(), p.byFamily(), names, requires})
+	}{p.byVersion(versions), p.byFamily(newest), names, requires})
 }
 
 var versionSuffix = regexp.MustCompile(`_v\d+$`)
@@ -169,19 +175,15 @@ func wanted() (map[string]int, error) {
 	return out, nil
 }
 
-// missing lists the stubs of the newest version by the number of consumers, each with the
+// missing lists the stubs of a version by the number of consumers, each with the
 // signature of the function that would retire it.
-func (p *project) missing(out io.Writer) error {
+func (p *project) missing(out io.Writer, v headers.Version) error {
 	count, err := wanted()
 	if err != nil {
 		return err
 	}
-	var stubs []*binding.Symbol
-	for _, s := range p.exported() {
-		if !p.implemented(s) {
-			stubs = append(stubs, s)
-		}
-	}
+	in := p.input(v.NVML)
+	stubs := slices.DeleteFunc(in.Exported(), in.Implemented)
 	callers := func(s *binding.Symbol) int { return count[versionSuffix.ReplaceAllString(s.Name, "")] }
 	slices.SortStableFunc(stubs, func(a, b *binding.Symbol) int { return callers(b) - callers(a) })
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -192,23 +194,18 @@ func (p *project) missing(out io.Writer) error {
 	return w.Flush()
 }
 
-// goldens renders, per version, every symbol with its status and prototype, and every layout.
+// goldens renders, for each version, the prototype of every symbol and every layout. Nothing in them depends on which
+// symbols are implemented.
 func (p *project) goldens() map[string][]byte {
 	out := map[string][]byte{}
-	for i, v := range p.versions {
+	for i, v := range p.Versions {
 		var b strings.Builder
 		fmt.Fprintf(&b, "NVML %s\n\n", v.NVML)
-		for _, s := range p.symbols {
-			if s.In(v.NVML) {
-				status := "stub"
-				if p.implemented(s) {
-					status = "implemented"
-				}
-				fmt.Fprintf(&b, "%-11s  %s\n", status, s.ProtoIn(v.NVML).Prototype())
-			}
+		for _, f := range p.Headers[i].Functions {
+			fmt.Fprintln(&b, f.Prototype())
 		}
 		b.WriteString("\n")
-		for _, t := range p.headers[i].Types {
+		for _, t := range p.Headers[i].Types {
 			if t.Kind == model.Struct || t.Kind == model.Union {
 				fmt.Fprintf(&b, "%s %s: %d bytes\n", t.Kind, t.Name, t.Size)
 				for _, f := range t.Fields {

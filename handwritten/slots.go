@@ -9,7 +9,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-// The entries of nvidia-smi's unnamed table. What is known of their arguments stands in internal.h.
+// The entries of nvidia-smi's unnamed table. What is known of their arguments stands in slots.h.
 
 // InternalSlot12 takes a bus id apart: domain, bus, device and function; INVALID_ARGUMENT for anything else.
 func InternalSlot12(_ *engine.Snapshot, busID string) (domain, bus, device, function uint32, ret abi.Return) {

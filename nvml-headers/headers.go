@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -21,10 +22,15 @@ import (
 // Module is the Go module whose releases carry the headers.
 const Module = "github.com/NVIDIA/go-nvml"
 
-// Internal declares, as C, what libnvidia-ml.so answers and no nvml.h declares. It is read after every header.
+// Internal declares, as C, what libnvidia-ml.so exports and no nvml.h declares. It is read after every header.
 //
 //go:embed internal.h
 var Internal []byte
+
+// Slots declares, as C, the entries of nvidia-smi's table of unnamed functions. It is read once, after the newest header.
+//
+//go:embed slots.h
+var Slots []byte
 
 //go:embed versions.yaml
 var versionsYAML []byte
@@ -35,6 +41,9 @@ type Version struct {
 	Module string `yaml:"module"`
 	SHA256 string `yaml:"sha256"`
 	Driver int    `yaml:"driver"`
+
+	// Number is the version as an integer that orders as versions do: 12004127 for 12.4.127.
+	Number int `yaml:"-"`
 }
 
 // Versions lists every known version, oldest first.
@@ -45,7 +54,35 @@ func Versions() ([]Version, error) {
 	if err := dec.Decode(&list); err != nil {
 		return nil, fmt.Errorf("nvml-headers/versions.yaml: %w", err)
 	}
+	last := 0
+	for i := range list {
+		n, err := number(list[i].NVML)
+		if err == nil && n <= last {
+			err = fmt.Errorf("NVML %s stands after a younger version", list[i].NVML)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("nvml-headers/versions.yaml: %w", err)
+		}
+		list[i].Number, last = n, n
+	}
 	return list, nil
+}
+
+// number turns MAJOR.MINOR[.BUILD] into an integer.
+func number(nvml string) (int, error) {
+	parts := append(strings.Split(nvml, "."), "0")
+	if len(parts) != 3 && len(parts) != 4 {
+		return 0, fmt.Errorf("NVML version %q is not MAJOR.MINOR or MAJOR.MINOR.BUILD", nvml)
+	}
+	n := 0
+	for _, part := range parts[:3] {
+		k, err := strconv.Atoi(part)
+		if err != nil || k < 0 || k > 999 {
+			return 0, fmt.Errorf("NVML version %q: %q is not a number from 0 to 999", nvml, part)
+		}
+		n = n*1000 + k
+	}
+	return n, nil
 }
 
 // Find returns the version that prefix names: a whole version or an unambiguous

@@ -23,6 +23,18 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+func TestNumber(t *testing.T) {
+	for nvml, want := range map[string]int{"11.0": 11000000, "12.4.127": 12004127, "13.4.92": 13004092} {
+		n, err := number(nvml)
+		require.NoError(t, err)
+		assert.Equal(t, want, n, nvml)
+	}
+	for _, nvml := range []string{"", "12", "12.x", "12.4.1000", "12.4.-1", "1.2.3.4"} {
+		_, err := number(nvml)
+		require.ErrorContains(t, err, "NVML version", nvml)
+	}
+}
+
 func TestFind(t *testing.T) {
 	for prefix, want := range map[string]string{
 		"": "13.4.92", "12.4.127": "12.4.127", "12.4": "12.4.127", "12.4.": "12.4.127", "11.0": "11.0", "12.1": "12.1.105",

@@ -17,16 +17,16 @@ func Branch(driver string) int {
 	return n
 }
 
-// Level is the place of a driver's branch among abi.Versions, counted from 1: that of the newest NVML whose branch is not
-// younger. Older drivers than the oldest NVML known here have that one. Branch 0, a driver without a version, has the newest.
-func Level(branch int) int {
+// NVML is the version of a driver's branch: the newest that no younger branch introduced. Older drivers than that of the oldest
+// NVML known here have that one. Branch 0, a driver without a version, has the newest.
+func NVML(branch int) abi.Version {
 	if branch == 0 {
-		return len(abi.Versions)
+		return abi.Versions[len(abi.Versions)-1]
 	}
-	at := 1
-	for i, v := range abi.Versions {
+	at := abi.Versions[0]
+	for _, v := range abi.Versions {
 		if v.Driver <= branch {
-			at = i + 1
+			at = v
 		}
 	}
 	return at

@@ -8,7 +8,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-func TestLevel(t *testing.T) {
+func TestNVML(t *testing.T) {
 	newest := abi.Versions[len(abi.Versions)-1].NVML
 	for driver, want := range map[string]string{
 		"":           newest,
@@ -22,6 +22,6 @@ func TestLevel(t *testing.T) {
 		"580.105.08": "13.0.39",
 		"9999.1":     newest,
 	} {
-		assert.Equal(t, want, abi.Versions[Level(Branch(driver))-1].NVML, driver)
+		assert.Equal(t, want, NVML(Branch(driver)).NVML, driver)
 	}
 }

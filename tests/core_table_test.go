@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +21,7 @@ import (
 
 // coreModel is what the generator knows of the symbols of all versions.
 type coreModel struct {
-	versions []headers.Version
+	*binding.Models
 	symbols  []*binding.Symbol
 	registry *registry.Registry
 }
@@ -28,18 +29,7 @@ type coreModel struct {
 var loadCoreModel = sync.OnceValues(func() (*coreModel, error) {
 	m := &coreModel{}
 	var err error
-	if m.versions, err = headers.Versions(); err != nil {
-		return nil, err
-	}
-	var list []*model.Header
-	for _, v := range m.versions {
-		h, err := model.Read(filepath.Join(root, "nvml-headers", "model", v.NVML+".json"))
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, h)
-	}
-	if m.symbols, err = binding.Bind(list); err != nil {
+	if m.Models, m.symbols, err = binding.Load(root); err != nil {
 		return nil, err
 	}
 	m.registry, err = registry.Read(root, "handwritten", m.symbols)
@@ -73,23 +63,26 @@ var roles = map[binding.Role]string{
 
 var handleKinds = map[string]string{"nvmlDevice_t": "DEVICE", "nvmlEventSet_t": "EVENT_SET"}
 
-// answeredInC are symbols that the front answers by itself.
-var answeredInC = map[string]bool{"nvmlErrorString": true, "nvmlInternalGetExportTable": true}
+// driver is the branch that introduced an NVML version.
+func (m *coreModel) driver(number int) int {
+	at := slices.IndexFunc(m.Versions, func(v headers.Version) bool { return v.Number == number })
+	return m.Versions[at].Driver
+}
 
 func (m *coreModel) table(nvml string) []byte {
 	var calls, table bytes.Buffer
 	n := 0
 	for _, s := range m.symbols {
 		f := s.ProtoIn(nvml)
-		implemented := m.registry.Func(s.Name) != "" || answeredInC[s.Name]
-		if f == nil || s.Slot() > 0 && !implemented { // all other slots are one function without parameters
+		implemented := m.registry.Func(s.Name) != "" || s.Kind == binding.Front
+		if f == nil || s.Kind == binding.Slot && !implemented { // all other slots are one function without parameters
 			continue
 		}
 		callee := s.Name
-		if s.Slot() > 0 {
+		if s.Kind == binding.Slot {
 			callee = fmt.Sprintf("((__typeof__(&%s))slot(%d))", s.Name, s.Slot())
 		}
-		fmt.Fprintf(&calls, "static int call%d(const uint64_t *a)\n{\n\t(void)a;\n", s.Index)
+		fmt.Fprintf(&calls, "static int call%d(const uint64_t *a)\n{\n\t(void)a;\n", s.Number)
 		var names []string
 		for i, p := range f.Params {
 			name := fmt.Sprintf("p%d", i)
@@ -100,19 +93,19 @@ func (m *coreModel) table(nvml string) []byte {
 		}
 		fmt.Fprintf(&calls, "\treturn (int)(intptr_t)%s(%s);\n}\n\n", callee, strings.Join(names, ", "))
 
-		fmt.Fprintf(&calls, "static const struct arg args%d[] = {\n", s.Index)
+		fmt.Fprintf(&calls, "static const struct arg args%d[] = {\n", s.Number)
 		for _, a := range s.Args {
 			calls.WriteString("\t" + m.arg(nvml, s, f, a) + ",\n")
 		}
 		calls.WriteString("\t{0},\n};\n\n")
-		life := strings.HasPrefix(s.Name, "nvmlInit") || s.Name == "nvmlShutdown"
-		fmt.Fprintf(&table, "\t{\"%s\", call%d, %d, %t, %t, %d, %d, args%[2]d},\n", s.Name, s.Index, m.versions[s.Since-1].Driver,
-			implemented, life, len(s.Args), len(f.Params))
+		fmt.Fprintf(&table, "\t{\"%s\", call%d, %d, %t, %t, %d, %d, args%[2]d},\n", s.Name, s.Number, m.driver(s.Since),
+			implemented, s.Kind == binding.Lifecycle, len(s.Args), len(f.Params))
 		n++
 	}
 	return fmt.Appendf(nil, `#define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include "table.h"
 #include "internal.h"
+#include "slots.h"
 
 void *slot(int number)
 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nvmlfab/nvmlfab/generator/binding"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -26,7 +27,7 @@ func TestThreadsFront(t *testing.T) {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	watched := []string{"-std=c11", "-O1", "-g", "-fPIC", "-fsanitize=thread", "-fvisibility=hidden", "-Wno-deprecated-declarations",
-		"-I", "generated/front", "-I", "library/front", "-I", "library/host", "-I", "nvml-headers", "-I", filepath.Dir(header(t, ""))}
+		"-I", "library/front", "-I", "library/host", "-I", "nvml-headers", "-I", filepath.Dir(header(t, ""))}
 	shared := func(name string, args ...string) string {
 		path := filepath.Join(dir, name)
 		run(t, nil, "gcc", append(append(watched, "-shared", "-o", path), args...)...).succeeds(t)
@@ -39,9 +40,9 @@ func TestThreadsFront(t *testing.T) {
 		sources = append(sources, files...)
 	}
 	shared("libnvidia-ml.so.1", append(sources, "-Wl,-soname,libnvidia-ml.so.1", "-Wl,-z,nodelete")...)
-	core := []string{"tests/testdata/core/stubcore.c"}
+	core := []string{"tests/testdata/core/stubcore.c", fmt.Sprintf("-DMODEL_HASH=%#x", binding.Hash(m.symbols))}
 	for _, s := range m.symbols {
-		core = append(core, fmt.Sprintf("-D%s_=%d", s.Name, s.Index))
+		core = append(core, fmt.Sprintf("-D%s_=%d", s.Name, s.Number))
 	}
 	stub := shared("core.so", core...)
 	program := coreProgram(t, "", "threads", "-fsanitize=thread", "-L", dir, "-l:libnvidia-ml.so.1")

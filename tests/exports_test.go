@@ -126,10 +126,10 @@ func TestNoDriverIsRefusedWhatItHas(t *testing.T) {
 		major, _, _ := strings.Cut(filepath.Base(list), ".")
 		branch, err := strconv.Atoi(major)
 		require.NoError(t, err)
-		level := 1 // as the engine counts: drivers before the oldest header have its functions
-		for i, v := range abi.Versions {
+		level := abi.Versions[0].Number // as in the engine: drivers before the oldest header have its functions
+		for _, v := range abi.Versions {
 			if v.Driver <= branch {
-				level = i + 1
+				level = v.Number
 			}
 		}
 		text, err := os.ReadFile(list)

@@ -25,7 +25,7 @@ func home() string {
 // libraryDir is the folder with the library of an NVML version. Without one it is the version that came with the board's
 // driver, so that programs do not find functions that this driver lacks.
 func libraryDir(nvml string, board *profiles.Board) (string, error) {
-	version := abi.Versions[profiles.Level(profiles.Branch(board.System.DriverVersion.Or("")))-1].NVML
+	version := profiles.NVML(profiles.Branch(board.System.DriverVersion.Or(""))).NVML
 	if nvml != "" {
 		var err error
 		if version, err = findVersion(nvml); err != nil {

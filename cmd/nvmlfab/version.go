@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"runtime/debug"
-	"strings"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
@@ -22,7 +21,7 @@ func (versionCmd) Help() string {
 func (versionCmd) Run() error {
 	symbols, implemented := 0, 0
 	for _, s := range abi.Symbols() {
-		if strings.HasPrefix(s.Name, "nvmlInternalSlot") { // in a table of nvidia-smi's, not exported
+		if s.Kind == "slot" { // an entry of nvidia-smi's table, which is not exported
 			continue
 		}
 		symbols++

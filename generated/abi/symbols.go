@@ -3,526 +3,70 @@
 package abi
 
 import (
+	_ "embed"
 	"strconv"
 	"strings"
 )
 
-// ModelHash identifies the numbering below; front and core exchange it.
-const ModelHash uint64 = 0x4fab3194eb4483b6
-
-// Version is a version of nvml.h and the driver branch that introduced it.
+// Version is a version of nvml.h, as text and as an integer (12004127 for 12.4.127), and the driver branch that introduced it.
 type Version struct {
 	NVML   string
+	Number int
 	Driver int
 }
 
 // Versions lists the known versions, oldest first.
 var Versions = [...]Version{
-	{"11.0", 450},
-	{"11.1", 455},
-	{"11.6.55", 510},
-	{"11.7.50", 515},
-	{"11.8.86", 520},
-	{"12.0.76", 525},
-	{"12.1.105", 530},
-	{"12.2.140", 535},
-	{"12.3.101", 545},
-	{"12.4.127", 550},
-	{"12.5.82", 555},
-	{"12.6.77", 560},
-	{"12.8.90", 570},
-	{"12.9.40", 575},
-	{"13.0.39", 580},
-	{"13.1.115", 590},
-	{"13.2.82", 595},
-	{"13.3.29", 610},
-	{"13.4.92", 615},
+	{"11.0", 11000000, 450},
+	{"11.1", 11001000, 455},
+	{"11.6.55", 11006055, 510},
+	{"11.7.50", 11007050, 515},
+	{"11.8.86", 11008086, 520},
+	{"12.0.76", 12000076, 525},
+	{"12.1.105", 12001105, 530},
+	{"12.2.140", 12002140, 535},
+	{"12.3.101", 12003101, 545},
+	{"12.4.127", 12004127, 550},
+	{"12.5.82", 12005082, 555},
+	{"12.6.77", 12006077, 560},
+	{"12.8.90", 12008090, 570},
+	{"12.9.40", 12009040, 575},
+	{"13.0.39", 13000039, 580},
+	{"13.1.115", 13001115, 590},
+	{"13.2.82", 13002082, 595},
+	{"13.3.29", 13003029, 610},
+	{"13.4.92", 13004092, 615},
 }
 
-// Symbol is an exported function: the oldest version that declares it, counted from 1, and whether a Go function answers it.
+/*
+Symbol is a function that libnvidia-ml.so answers: its number at the call gate, the Version.Number of the oldest version
+that has it, its kind ("slot" for entries of nvidia-smi's table, which are not exported), and whether it is more than a stub.
+*/
 type Symbol struct {
+	Number      int
 	Name        string
 	Since       int
+	Kind        string
 	Implemented bool
 }
 
-// SymbolCount is the number of symbols of all versions.
-const SymbolCount = 461
-
 /*
-Symbols lists every function of every version by its number at the call gate. It is read from
-text when asked for: a table of strings would cost every process that loads the core a relocation each.
+Symbols lists every function of every version by its number. It is read from text when asked for: a table of strings
+would cost every process that loads the core a relocation each.
 */
 func Symbols() []Symbol {
-	list := make([]Symbol, 0, SymbolCount)
+	var list []Symbol
 	for line := range strings.Lines(symbols) {
-		name, rest, _ := strings.Cut(line, " ")
-		since, status, _ := strings.Cut(rest, " ")
-		n, _ := strconv.Atoi(since)
-		list = append(list, Symbol{name, n, status == "implemented\n"})
+		f := strings.Fields(line)
+		if f[0] == "#" {
+			continue
+		}
+		number, _ := strconv.Atoi(f[0])
+		since, _ := strconv.Atoi(f[1])
+		list = append(list, Symbol{number, f[4], since, f[3], f[2] == "implemented"})
 	}
 	return list
 }
 
-const symbols = `nvmlComputeInstanceDestroy 1 stub
-nvmlComputeInstanceGetInfo 1 stub
-nvmlComputeInstanceGetInfo_v2 1 stub
-nvmlDeviceCcuGetStreamState 6 stub
-nvmlDeviceCcuSetStreamState 6 stub
-nvmlDeviceClearAccountingPids 1 stub
-nvmlDeviceClearCpuAffinity 1 stub
-nvmlDeviceClearEccErrorCounts 1 stub
-nvmlDeviceClearFieldValues 6 stub
-nvmlDeviceCreateGpuInstance 1 stub
-nvmlDeviceCreateGpuInstanceWithPlacement 2 stub
-nvmlDeviceDiscoverGpus 1 stub
-nvmlDeviceFreezeNvLinkUtilizationCounter 1 stub
-nvmlDeviceGetAPIRestriction 1 stub
-nvmlDeviceGetAccountingBufferSize 1 implemented
-nvmlDeviceGetAccountingMode 1 implemented
-nvmlDeviceGetAccountingPids 1 implemented
-nvmlDeviceGetAccountingStats 1 implemented
-nvmlDeviceGetAccountingStats_v2 18 implemented
-nvmlDeviceGetActiveVgpus 1 stub
-nvmlDeviceGetAdaptiveClockInfoStatus 3 stub
-nvmlDeviceGetAdaptiveTgpModeInfo_v1 19 stub
-nvmlDeviceGetAddressingMode 15 implemented
-nvmlDeviceGetApplicationsClock 1 implemented
-nvmlDeviceGetArchitecture 1 implemented
-nvmlDeviceGetAttributes 1 stub
-nvmlDeviceGetAttributes_v2 1 stub
-nvmlDeviceGetAutoBoostedClocksEnabled 1 implemented
-nvmlDeviceGetBAR1MemoryInfo 1 implemented
-nvmlDeviceGetBBXTimeData_v1 18 stub
-nvmlDeviceGetBankRemapperStatus_v1 19 stub
-nvmlDeviceGetBoardId 1 implemented
-nvmlDeviceGetBoardPartNumber 1 implemented
-nvmlDeviceGetBrand 1 implemented
-nvmlDeviceGetBridgeChipInfo 1 stub
-nvmlDeviceGetBusType 3 stub
-nvmlDeviceGetC2cModeInfoV 9 implemented
-nvmlDeviceGetCapabilities 11 implemented
-nvmlDeviceGetClkMonStatus 2 stub
-nvmlDeviceGetClock 1 implemented
-nvmlDeviceGetClockInfo 1 implemented
-nvmlDeviceGetClockOffsets 11 stub
-nvmlDeviceGetComputeInstanceId 1 stub
-nvmlDeviceGetComputeMode 1 implemented
-nvmlDeviceGetComputeRunningProcesses 1 implemented
-nvmlDeviceGetComputeRunningProcesses_v2 1 implemented
-nvmlDeviceGetComputeRunningProcesses_v3 3 implemented
-nvmlDeviceGetConfComputeGpuAttestationReport 8 stub
-nvmlDeviceGetConfComputeGpuCertificate 8 stub
-nvmlDeviceGetConfComputeMemSizeInfo 8 stub
-nvmlDeviceGetConfComputeProtectedMemoryUsage 8 implemented
-nvmlDeviceGetCoolerInfo 13 stub
-nvmlDeviceGetCount 1 implemented
-nvmlDeviceGetCount_v2 1 implemented
-nvmlDeviceGetCpuAffinity 1 implemented
-nvmlDeviceGetCpuAffinityWithinScope 1 implemented
-nvmlDeviceGetCreatableVgpus 1 stub
-nvmlDeviceGetCudaComputeCapability 1 implemented
-nvmlDeviceGetCurrPcieLinkGeneration 1 implemented
-nvmlDeviceGetCurrPcieLinkWidth 1 implemented
-nvmlDeviceGetCurrentClockFreqs 13 stub
-nvmlDeviceGetCurrentClocksEventReasons 8 implemented
-nvmlDeviceGetCurrentClocksThrottleReasons 1 implemented
-nvmlDeviceGetDecoderUtilization 1 implemented
-nvmlDeviceGetDefaultApplicationsClock 1 implemented
-nvmlDeviceGetDefaultEccMode 4 implemented
-nvmlDeviceGetDetailedEccErrors 1 implemented
-nvmlDeviceGetDeviceHandleFromMigDeviceHandle 1 stub
-nvmlDeviceGetDisplayActive 1 implemented
-nvmlDeviceGetDisplayMode 1 implemented
-nvmlDeviceGetDramEncryptionMode 13 implemented
-nvmlDeviceGetDriverModel 1 implemented
-nvmlDeviceGetDriverModel_v2 11 implemented
-nvmlDeviceGetDynamicPstatesInfo 4 stub
-nvmlDeviceGetEccMode 1 implemented
-nvmlDeviceGetEncoderCapacity 1 stub
-nvmlDeviceGetEncoderSessions 1 implemented
-nvmlDeviceGetEncoderStats 1 implemented
-nvmlDeviceGetEncoderUtilization 1 implemented
-nvmlDeviceGetEnforcedPowerLimit 1 implemented
-nvmlDeviceGetFBCSessions 1 implemented
-nvmlDeviceGetFBCStats 1 implemented
-nvmlDeviceGetFanControlPolicy_v2 6 stub
-nvmlDeviceGetFanSpeed 1 implemented
-nvmlDeviceGetFanSpeedRPM 13 stub
-nvmlDeviceGetFanSpeed_v2 1 implemented
-nvmlDeviceGetFieldValues 1 implemented
-nvmlDeviceGetGpcClkMinMaxVfOffset 5 stub
-nvmlDeviceGetGpcClkVfOffset 4 stub
-nvmlDeviceGetGpuFabricInfo 6 implemented
-nvmlDeviceGetGpuFabricInfoV 10 implemented
-nvmlDeviceGetGpuFabricInfo_v4 19 implemented
-nvmlDeviceGetGpuInstanceById 1 stub
-nvmlDeviceGetGpuInstanceId 1 stub
-nvmlDeviceGetGpuInstancePossiblePlacements 1 stub
-nvmlDeviceGetGpuInstancePossiblePlacements_v2 2 stub
-nvmlDeviceGetGpuInstanceProfileInfo 1 stub
-nvmlDeviceGetGpuInstanceProfileInfoByIdV 15 stub
-nvmlDeviceGetGpuInstanceProfileInfoV 3 stub
-nvmlDeviceGetGpuInstanceRemainingCapacity 1 stub
-nvmlDeviceGetGpuInstances 1 stub
-nvmlDeviceGetGpuMaxPcieLinkGeneration 6 implemented
-nvmlDeviceGetGpuOperationMode 1 implemented
-nvmlDeviceGetGraphicsRunningProcesses 1 implemented
-nvmlDeviceGetGraphicsRunningProcesses_v2 1 implemented
-nvmlDeviceGetGraphicsRunningProcesses_v3 3 implemented
-nvmlDeviceGetGridLicensableFeatures 1 stub
-nvmlDeviceGetGridLicensableFeatures_v2 1 stub
-nvmlDeviceGetGridLicensableFeatures_v3 1 stub
-nvmlDeviceGetGridLicensableFeatures_v4 2 stub
-nvmlDeviceGetGspFirmwareMode 4 implemented
-nvmlDeviceGetGspFirmwareVersion 4 implemented
-nvmlDeviceGetHandleByIndex 1 implemented
-nvmlDeviceGetHandleByIndex_v2 1 implemented
-nvmlDeviceGetHandleByPciBusId 1 implemented
-nvmlDeviceGetHandleByPciBusId_v2 1 implemented
-nvmlDeviceGetHandleBySerial 1 implemented
-nvmlDeviceGetHandleByUUID 1 implemented
-nvmlDeviceGetHandleByUUIDV 14 implemented
-nvmlDeviceGetHostVgpuMode 1 implemented
-nvmlDeviceGetHostname_v1 16 stub
-nvmlDeviceGetIndex 1 implemented
-nvmlDeviceGetInforomConfigurationChecksum 1 stub
-nvmlDeviceGetInforomImageVersion 1 implemented
-nvmlDeviceGetInforomVersion 1 implemented
-nvmlDeviceGetIrqNum 3 stub
-nvmlDeviceGetJpgUtilization 8 implemented
-nvmlDeviceGetLastBBXFlushTime 8 implemented
-nvmlDeviceGetMPSComputeRunningProcesses 1 implemented
-nvmlDeviceGetMPSComputeRunningProcesses_v2 2 implemented
-nvmlDeviceGetMPSComputeRunningProcesses_v3 3 implemented
-nvmlDeviceGetMarginTemperature 13 implemented
-nvmlDeviceGetMaxClockInfo 1 implemented
-nvmlDeviceGetMaxCustomerBoostClock 1 implemented
-nvmlDeviceGetMaxMigDeviceCount 1 implemented
-nvmlDeviceGetMaxPcieLinkGeneration 1 implemented
-nvmlDeviceGetMaxPcieLinkWidth 1 implemented
-nvmlDeviceGetMemClkMinMaxVfOffset 5 stub
-nvmlDeviceGetMemClkVfOffset 5 stub
-nvmlDeviceGetMemoryAffinity 1 implemented
-nvmlDeviceGetMemoryBusWidth 3 implemented
-nvmlDeviceGetMemoryErrorCounter 1 implemented
-nvmlDeviceGetMemoryInfo 1 implemented
-nvmlDeviceGetMemoryInfo_v2 3 implemented
-nvmlDeviceGetMemoryLimits_v1 19 stub
-nvmlDeviceGetMigDeviceHandleByIndex 1 implemented
-nvmlDeviceGetMigMode 1 implemented
-nvmlDeviceGetMinMaxClockOfPState 4 stub
-nvmlDeviceGetMinMaxFanSpeed 4 stub
-nvmlDeviceGetMinorNumber 1 implemented
-nvmlDeviceGetModuleId 8 implemented
-nvmlDeviceGetMultiGpuBoard 1 implemented
-nvmlDeviceGetName 1 implemented
-nvmlDeviceGetNumFans 3 implemented
-nvmlDeviceGetNumGpuCores 3 implemented
-nvmlDeviceGetNumaNodeId 10 stub
-nvmlDeviceGetNvLinkCapability 1 implemented
-nvmlDeviceGetNvLinkErrorCounter 1 implemented
-nvmlDeviceGetNvLinkInfo 15 stub
-nvmlDeviceGetNvLinkRemoteDeviceType 2 implemented
-nvmlDeviceGetNvLinkRemotePciInfo 1 implemented
-nvmlDeviceGetNvLinkRemotePciInfo_v2 1 implemented
-nvmlDeviceGetNvLinkState 1 implemented
-nvmlDeviceGetNvLinkTelemetrySamples_v1 19 stub
-nvmlDeviceGetNvLinkUtilizationControl 1 stub
-nvmlDeviceGetNvLinkUtilizationCounter 1 stub
-nvmlDeviceGetNvLinkVersion 1 implemented
-nvmlDeviceGetNvlinkBwMode 13 stub
-nvmlDeviceGetNvlinkSupportedBwModes 13 stub
-nvmlDeviceGetOfaUtilization 8 implemented
-nvmlDeviceGetP2PStatus 1 implemented
-nvmlDeviceGetPciInfo 1 implemented
-nvmlDeviceGetPciInfoExt 10 implemented
-nvmlDeviceGetPciInfo_v2 1 implemented
-nvmlDeviceGetPciInfo_v3 1 implemented
-nvmlDeviceGetPcieLinkMaxSpeed 3 implemented
-nvmlDeviceGetPcieReplayCounter 1 implemented
-nvmlDeviceGetPcieSpeed 4 implemented
-nvmlDeviceGetPcieThroughput 1 implemented
-nvmlDeviceGetPdi 15 implemented
-nvmlDeviceGetPerformanceModes 13 stub
-nvmlDeviceGetPerformanceState 1 implemented
-nvmlDeviceGetPersistenceMode 1 implemented
-nvmlDeviceGetPgpuMetadataString 1 stub
-nvmlDeviceGetPlatformInfo 13 implemented
-nvmlDeviceGetPowerManagementDefaultLimit 1 implemented
-nvmlDeviceGetPowerManagementLimit 1 implemented
-nvmlDeviceGetPowerManagementLimitConstraints 1 implemented
-nvmlDeviceGetPowerManagementMode 1 implemented
-nvmlDeviceGetPowerMizerMode_v1 15 stub
-nvmlDeviceGetPowerMode 5 stub
-nvmlDeviceGetPowerSource 3 stub
-nvmlDeviceGetPowerState 1 implemented
-nvmlDeviceGetPowerUsage 1 implemented
-nvmlDeviceGetProcessUtilization 1 implemented
-nvmlDeviceGetProcessesUtilizationInfo 10 stub
-nvmlDeviceGetRemappedRows 1 implemented
-nvmlDeviceGetRemappedRows_v2 17 implemented
-nvmlDeviceGetRepairStatus 15 implemented
-nvmlDeviceGetRetiredPages 1 implemented
-nvmlDeviceGetRetiredPagesPendingStatus 1 implemented
-nvmlDeviceGetRetiredPages_v2 1 implemented
-nvmlDeviceGetRowRemapperHistogram 1 implemented
-nvmlDeviceGetRunningProcessDetailList 8 stub
-nvmlDeviceGetSamples 1 implemented
-nvmlDeviceGetSerial 1 implemented
-nvmlDeviceGetSramEccErrorStatus 8 implemented
-nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts 15 stub
-nvmlDeviceGetSupportedClocksEventReasons 8 implemented
-nvmlDeviceGetSupportedClocksThrottleReasons 1 implemented
-nvmlDeviceGetSupportedEventTypes 1 stub
-nvmlDeviceGetSupportedGraphicsClocks 1 implemented
-nvmlDeviceGetSupportedMemoryClocks 1 implemented
-nvmlDeviceGetSupportedPerformanceStates 4 stub
-nvmlDeviceGetSupportedPowerModes 5 stub
-nvmlDeviceGetSupportedVgpus 1 stub
-nvmlDeviceGetTargetFanSpeed 5 implemented
-nvmlDeviceGetTemperature 1 implemented
-nvmlDeviceGetTemperatureThreshold 1 implemented
-nvmlDeviceGetTemperatureV 13 implemented
-nvmlDeviceGetThermalSettings 4 stub
-nvmlDeviceGetTopologyCommonAncestor 1 implemented
-nvmlDeviceGetTopologyNearestGpus 1 implemented
-nvmlDeviceGetTotalEccErrors 1 implemented
-nvmlDeviceGetTotalEnergyConsumption 1 implemented
-nvmlDeviceGetUUID 1 implemented
-nvmlDeviceGetUnrepairableMemoryFlag_v1 16 implemented
-nvmlDeviceGetUtilizationRates 1 implemented
-nvmlDeviceGetVbiosVersion 1 implemented
-nvmlDeviceGetVgpuCapabilities 6 stub
-nvmlDeviceGetVgpuHeterogeneousMode 10 stub
-nvmlDeviceGetVgpuInstancesUtilizationInfo 10 stub
-nvmlDeviceGetVgpuMetadata 1 stub
-nvmlDeviceGetVgpuProcessUtilization 1 stub
-nvmlDeviceGetVgpuProcessesUtilizationInfo 10 stub
-nvmlDeviceGetVgpuSchedulerCapabilities 6 stub
-nvmlDeviceGetVgpuSchedulerLog 6 stub
-nvmlDeviceGetVgpuSchedulerLog_v2 17 stub
-nvmlDeviceGetVgpuSchedulerState 6 stub
-nvmlDeviceGetVgpuSchedulerState_v2 17 stub
-nvmlDeviceGetVgpuTypeCreatablePlacements 10 stub
-nvmlDeviceGetVgpuTypeSupportedPlacements 10 stub
-nvmlDeviceGetVgpuUtilization 1 stub
-nvmlDeviceGetViolationStatus 1 implemented
-nvmlDeviceGetVirtualizationMode 1 implemented
-nvmlDeviceIsMigDeviceHandle 1 implemented
-nvmlDeviceModifyDrainState 1 stub
-nvmlDeviceOnSameBoard 1 implemented
-nvmlDevicePerfMetricsGetSamples_v1 19 stub
-nvmlDevicePowerSmoothingActivatePresetProfile 13 stub
-nvmlDevicePowerSmoothingSetState 13 stub
-nvmlDevicePowerSmoothingUpdatePresetProfileParam 13 stub
-nvmlDeviceQueryDrainState 1 stub
-nvmlDeviceReadPRMCounters_v1 16 stub
-nvmlDeviceReadWritePRM_v1 15 stub
-nvmlDeviceRegisterEvents 1 stub
-nvmlDeviceRemoveGpu 1 stub
-nvmlDeviceRemoveGpu_v2 1 stub
-nvmlDeviceResetApplicationsClocks 1 stub
-nvmlDeviceResetGpuLockedClocks 1 stub
-nvmlDeviceResetMemoryLockedClocks 2 stub
-nvmlDeviceResetNvLinkErrorCounters 1 stub
-nvmlDeviceResetNvLinkUtilizationCounter 1 stub
-nvmlDeviceSetAPIRestriction 1 stub
-nvmlDeviceSetAccountingMode 1 stub
-nvmlDeviceSetAdaptiveTgpMode_v1 19 stub
-nvmlDeviceSetApplicationsClocks 1 stub
-nvmlDeviceSetAutoBoostedClocksEnabled 1 stub
-nvmlDeviceSetClockOffsets 11 stub
-nvmlDeviceSetComputeMode 1 stub
-nvmlDeviceSetConfComputeUnprotectedMemSize 8 stub
-nvmlDeviceSetCpuAffinity 1 stub
-nvmlDeviceSetDefaultAutoBoostedClocksEnabled 1 stub
-nvmlDeviceSetDefaultFanSpeed_v2 4 stub
-nvmlDeviceSetDramEncryptionMode 13 stub
-nvmlDeviceSetDriverModel 1 stub
-nvmlDeviceSetEccMode 1 stub
-nvmlDeviceSetFanControlPolicy 6 stub
-nvmlDeviceSetFanSpeed_v2 4 stub
-nvmlDeviceSetGpcClkVfOffset 4 stub
-nvmlDeviceSetGpuLockedClocks 1 stub
-nvmlDeviceSetGpuOperationMode 1 stub
-nvmlDeviceSetHostname_v1 16 stub
-nvmlDeviceSetMemClkVfOffset 5 stub
-nvmlDeviceSetMemoryLimits_v1 19 stub
-nvmlDeviceSetMemoryLockedClocks 2 stub
-nvmlDeviceSetMigMode 1 stub
-nvmlDeviceSetNvLinkDeviceLowPowerThreshold 6 stub
-nvmlDeviceSetNvLinkUtilizationControl 1 stub
-nvmlDeviceSetNvlinkBwMode 13 stub
-nvmlDeviceSetNvlinkBwModeAsync_v1 19 stub
-nvmlDeviceSetPersistenceMode 1 stub
-nvmlDeviceSetPowerManagementLimit 1 stub
-nvmlDeviceSetPowerManagementLimit_v2 8 stub
-nvmlDeviceSetPowerMizerMode_v1 15 stub
-nvmlDeviceSetPowerMode 5 stub
-nvmlDeviceSetRusdSettings_v1 16 stub
-nvmlDeviceSetTemperatureThreshold 2 stub
-nvmlDeviceSetVgpuCapabilities 10 stub
-nvmlDeviceSetVgpuHeterogeneousMode 10 stub
-nvmlDeviceSetVgpuSchedulerState 6 stub
-nvmlDeviceSetVgpuSchedulerState_v2 17 stub
-nvmlDeviceSetVirtualizationMode 1 stub
-nvmlDeviceValidateInforom 1 implemented
-nvmlDeviceVgpuForceGspUnload 17 stub
-nvmlDeviceWorkloadPowerProfileClearRequestedProfiles 13 stub
-nvmlDeviceWorkloadPowerProfileGetCurrentProfiles 13 stub
-nvmlDeviceWorkloadPowerProfileGetProfilesInfo 13 stub
-nvmlDeviceWorkloadPowerProfileSetRequestedProfiles 13 stub
-nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1 16 stub
-nvmlErrorString 1 implemented
-nvmlEventSetCreate 1 implemented
-nvmlEventSetFree 1 implemented
-nvmlEventSetGetContextCount_v1 19 stub
-nvmlEventSetGetContextData_v1 19 stub
-nvmlEventSetGetContextInfo_v1 19 stub
-nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1 19 stub
-nvmlEventSetRegisterGpuOperationalEvents_v1 19 stub
-nvmlEventSetWait 1 stub
-nvmlEventSetWait_v2 1 stub
-nvmlEventSetWait_v3 19 stub
-nvmlGetBlacklistDeviceCount 1 implemented
-nvmlGetBlacklistDeviceInfoByIndex 1 implemented
-nvmlGetExcludedDeviceCount 2 implemented
-nvmlGetExcludedDeviceInfoByIndex 2 implemented
-nvmlGetVgpuCompatibility 1 stub
-nvmlGetVgpuDriverCapabilities 6 stub
-nvmlGetVgpuVersion 1 stub
-nvmlGpmMetricsGet 5 stub
-nvmlGpmMigSampleGet 6 stub
-nvmlGpmQueryDeviceSupport 5 stub
-nvmlGpmQueryIfStreamingEnabled 8 stub
-nvmlGpmSampleAlloc 5 stub
-nvmlGpmSampleFree 5 stub
-nvmlGpmSampleGet 5 stub
-nvmlGpmSetStreamingEnabled 8 stub
-nvmlGpuInstanceCreateComputeInstance 1 stub
-nvmlGpuInstanceCreateComputeInstanceWithPlacement 6 stub
-nvmlGpuInstanceDestroy 1 stub
-nvmlGpuInstanceGetActiveVgpus 14 stub
-nvmlGpuInstanceGetComputeInstanceById 1 stub
-nvmlGpuInstanceGetComputeInstancePossiblePlacements 6 stub
-nvmlGpuInstanceGetComputeInstanceProfileInfo 1 stub
-nvmlGpuInstanceGetComputeInstanceProfileInfoV 3 stub
-nvmlGpuInstanceGetComputeInstanceRemainingCapacity 1 stub
-nvmlGpuInstanceGetComputeInstances 1 stub
-nvmlGpuInstanceGetCreatableVgpus 14 stub
-nvmlGpuInstanceGetInfo 1 stub
-nvmlGpuInstanceGetVgpuHeterogeneousMode 14 stub
-nvmlGpuInstanceGetVgpuSchedulerLog 14 stub
-nvmlGpuInstanceGetVgpuSchedulerLog_v2 17 stub
-nvmlGpuInstanceGetVgpuSchedulerState 14 stub
-nvmlGpuInstanceGetVgpuSchedulerState_v2 17 stub
-nvmlGpuInstanceGetVgpuTypeCreatablePlacements 14 stub
-nvmlGpuInstanceSetVgpuHeterogeneousMode 14 stub
-nvmlGpuInstanceSetVgpuSchedulerState 14 stub
-nvmlGpuInstanceSetVgpuSchedulerState_v2 17 stub
-nvmlInit 1 implemented
-nvmlInitWithFlags 1 implemented
-nvmlInit_v2 1 implemented
-nvmlInternalGetExportTable 1 implemented
-nvmlInternalSlot108 1 implemented
-nvmlInternalSlot12 1 implemented
-nvmlInternalSlot138 1 implemented
-nvmlInternalSlot139 1 implemented
-nvmlInternalSlot145 1 implemented
-nvmlInternalSlot157 1 implemented
-nvmlInternalSlot165 1 implemented
-nvmlInternalSlot207 1 implemented
-nvmlInternalSlot208 1 implemented
-nvmlInternalSlot211 1 implemented
-nvmlInternalSlot213 1 implemented
-nvmlInternalSlot214 1 implemented
-nvmlInternalSlot215 1 implemented
-nvmlInternalSlot226 1 implemented
-nvmlInternalSlot23 1 implemented
-nvmlInternalSlot230 1 implemented
-nvmlInternalSlot231 1 implemented
-nvmlInternalSlot237 1 stub
-nvmlInternalSlot240 1 implemented
-nvmlInternalSlot242 1 implemented
-nvmlInternalSlot243 1 implemented
-nvmlInternalSlot249 1 implemented
-nvmlInternalSlot65 1 implemented
-nvmlInternalSlot72 1 implemented
-nvmlInternalSlot75 1 implemented
-nvmlSetVgpuVersion 1 stub
-nvmlShutdown 1 implemented
-nvmlSystemEventSetCreate 14 stub
-nvmlSystemEventSetFree 14 stub
-nvmlSystemEventSetWait 14 stub
-nvmlSystemGetCPER_v1 18 stub
-nvmlSystemGetConfComputeCapabilities 8 stub
-nvmlSystemGetConfComputeGpusReadyState 8 stub
-nvmlSystemGetConfComputeKeyRotationThresholdInfo 10 stub
-nvmlSystemGetConfComputeSettings 10 stub
-nvmlSystemGetConfComputeState 8 implemented
-nvmlSystemGetCudaDriverVersion 1 implemented
-nvmlSystemGetCudaDriverVersion_v2 1 implemented
-nvmlSystemGetDriverBranch 12 stub
-nvmlSystemGetDriverVersion 1 implemented
-nvmlSystemGetHicVersion 1 implemented
-nvmlSystemGetNVMLVersion 1 implemented
-nvmlSystemGetNvlinkBwMode 8 stub
-nvmlSystemGetProcessName 1 implemented
-nvmlSystemGetTopologyGpuSet 1 implemented
-nvmlSystemRegisterEvents 14 stub
-nvmlSystemSetConfComputeGpusReadyState 8 stub
-nvmlSystemSetConfComputeKeyRotationThresholdInfo 10 stub
-nvmlSystemSetNvlinkBwMode 8 stub
-nvmlUnitGetCount 1 implemented
-nvmlUnitGetDevices 1 stub
-nvmlUnitGetFanSpeedInfo 1 stub
-nvmlUnitGetHandleByIndex 1 stub
-nvmlUnitGetLedState 1 stub
-nvmlUnitGetPsuInfo 1 stub
-nvmlUnitGetTemperature 1 stub
-nvmlUnitGetUnitInfo 1 stub
-nvmlUnitSetLedState 1 stub
-nvmlVgpuInstanceClearAccountingPids 1 stub
-nvmlVgpuInstanceGetAccountingMode 1 stub
-nvmlVgpuInstanceGetAccountingPids 1 stub
-nvmlVgpuInstanceGetAccountingStats 1 stub
-nvmlVgpuInstanceGetEccMode 1 stub
-nvmlVgpuInstanceGetEncoderCapacity 1 stub
-nvmlVgpuInstanceGetEncoderSessions 1 stub
-nvmlVgpuInstanceGetEncoderStats 1 stub
-nvmlVgpuInstanceGetFBCSessions 1 stub
-nvmlVgpuInstanceGetFBCStats 1 stub
-nvmlVgpuInstanceGetFbUsage 1 stub
-nvmlVgpuInstanceGetFrameRateLimit 1 stub
-nvmlVgpuInstanceGetGpuInstanceId 2 stub
-nvmlVgpuInstanceGetGpuPciId 3 stub
-nvmlVgpuInstanceGetLicenseInfo 3 stub
-nvmlVgpuInstanceGetLicenseInfo_v2 3 stub
-nvmlVgpuInstanceGetLicenseStatus 1 stub
-nvmlVgpuInstanceGetMdevUUID 1 stub
-nvmlVgpuInstanceGetMetadata 1 stub
-nvmlVgpuInstanceGetPlacementId 10 stub
-nvmlVgpuInstanceGetRuntimeStateSize 13 stub
-nvmlVgpuInstanceGetType 1 stub
-nvmlVgpuInstanceGetUUID 1 stub
-nvmlVgpuInstanceGetVmDriverVersion 1 stub
-nvmlVgpuInstanceGetVmID 1 stub
-nvmlVgpuInstanceSetEncoderCapacity 1 stub
-nvmlVgpuTypeGetBAR1Info 12 stub
-nvmlVgpuTypeGetCapabilities 4 stub
-nvmlVgpuTypeGetClass 1 stub
-nvmlVgpuTypeGetDeviceID 1 stub
-nvmlVgpuTypeGetFbReservation 10 stub
-nvmlVgpuTypeGetFrameRateLimit 1 stub
-nvmlVgpuTypeGetFramebufferSize 1 stub
-nvmlVgpuTypeGetGpuInstanceProfileId 1 stub
-nvmlVgpuTypeGetGspHeapSize 10 stub
-nvmlVgpuTypeGetLicense 1 stub
-nvmlVgpuTypeGetMaxInstances 1 stub
-nvmlVgpuTypeGetMaxInstancesPerGpuInstance 14 stub
-nvmlVgpuTypeGetMaxInstancesPerVm 1 stub
-nvmlVgpuTypeGetName 1 stub
-nvmlVgpuTypeGetNumDisplayHeads 1 stub
-nvmlVgpuTypeGetResolution 1 stub
-`
+//go:embed symbols.txt
+var symbols string

@@ -1999,30 +1999,3 @@ type EccBankRemapperStatus_v1_t struct {
 	BPending           uint32
 	Histogram          EccBankRemapperHistogram_v1_t
 }
-
-// InternalCount_t is nvmlInternalCount_t.
-type InternalCount_t struct {
-	Value uint32
-}
-
-// InternalSamples_t is nvmlInternalSamples_t.
-type InternalSamples_t struct {
-	Bytes [9760]uint8
-}
-
-// InternalProcess_t is nvmlInternalProcess_t.
-type InternalProcess_t struct {
-	Pid               uint32
-	Reserved0         uint32
-	UsedGpuMemory     uint64
-	GpuInstanceId     uint32
-	ComputeInstanceId uint32
-	Reserved1         uint64
-	Name              [4096]byte
-}
-
-// InternalAtomicCaps_t is nvmlInternalAtomicCaps_t.
-type InternalAtomicCaps_t struct {
-	Outbound uint32
-	Inbound  uint32
-}

@@ -7,40 +7,40 @@
 nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t computeInstance)
 {
     (void)computeInstance;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlComputeInstanceGetInfo(nvmlComputeInstance_t computeInstance, nvmlComputeInstanceInfo_t *info)
 {
     (void)computeInstance;
     (void)info;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t computeInstance, nvmlComputeInstanceInfo_t *info)
 {
     (void)computeInstance;
     (void)info;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceClearAccountingPids(nvmlDevice_t device)
 {
     (void)device;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceClearCpuAffinity(nvmlDevice_t device)
 {
     (void)device;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceClearEccErrorCounts(nvmlDevice_t device, nvmlEccCounterType_t counterType)
 {
     (void)device;
     (void)counterType;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceClearFieldValues(nvmlDevice_t device, int valuesCount, nvmlFieldValue_t *values)
@@ -48,7 +48,7 @@ nvmlReturn_t nvmlDeviceClearFieldValues(nvmlDevice_t device, int valuesCount, nv
     (void)device;
     (void)valuesCount;
     (void)values;
-    return nvmlfab_stub(6);
+    return nvmlfab_stub(12000076);
 }
 
 nvmlReturn_t nvmlDeviceCreateGpuInstance(nvmlDevice_t device, unsigned int profileId, nvmlGpuInstance_t *gpuInstance)
@@ -56,7 +56,7 @@ nvmlReturn_t nvmlDeviceCreateGpuInstance(nvmlDevice_t device, unsigned int profi
     (void)device;
     (void)profileId;
     (void)gpuInstance;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(nvmlDevice_t device, unsigned int profileId, const nvmlGpuInstancePlacement_t *placement, nvmlGpuInstance_t *gpuInstance)
@@ -65,13 +65,13 @@ nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(nvmlDevice_t device, unsig
     (void)profileId;
     (void)placement;
     (void)gpuInstance;
-    return nvmlfab_stub(2);
+    return nvmlfab_stub(11001000);
 }
 
 nvmlReturn_t nvmlDeviceDiscoverGpus(nvmlPciInfo_t *pciInfo)
 {
     (void)pciInfo;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceFreezeNvLinkUtilizationCounter(nvmlDevice_t device, unsigned int link, unsigned int counter, nvmlEnableState_t freeze)
@@ -80,7 +80,7 @@ nvmlReturn_t nvmlDeviceFreezeNvLinkUtilizationCounter(nvmlDevice_t device, unsig
     (void)link;
     (void)counter;
     (void)freeze;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetAPIRestriction(nvmlDevice_t device, nvmlRestrictedAPI_t apiType, nvmlEnableState_t *isRestricted)
@@ -88,37 +88,37 @@ nvmlReturn_t nvmlDeviceGetAPIRestriction(nvmlDevice_t device, nvmlRestrictedAPI_
     (void)device;
     (void)apiType;
     (void)isRestricted;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetAccountingBufferSize(nvmlDevice_t device, unsigned int *bufferSize)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(bufferSize)};
-    return nvmlfab_gate(14, 1, a);
+    return nvmlfab_gate(11, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t device, nvmlEnableState_t *mode)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
-    return nvmlfab_gate(15, 1, a);
+    return nvmlfab_gate(12, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned int *count, unsigned int *pids)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count), NVMLFAB_WORD(pids)};
-    return nvmlfab_gate(16, 1, a);
+    return nvmlfab_gate(13, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned int pid, nvmlAccountingStats_t *stats)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pid), NVMLFAB_WORD(stats)};
-    return nvmlfab_gate(17, 1, a);
+    return nvmlfab_gate(14, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t device, nvmlAccountingStats_v2_t *stats)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(stats)};
-    return nvmlfab_gate(18, 18, a);
+    return nvmlfab_gate(419, 13003029, a);
 }
 
 nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuInstance_t *vgpuInstances)
@@ -126,238 +126,238 @@ nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t device, unsigned int *vgpuCou
     (void)device;
     (void)vgpuCount;
     (void)vgpuInstances;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetAdaptiveClockInfoStatus(nvmlDevice_t device, unsigned int *adaptiveClockStatus)
 {
     (void)device;
     (void)adaptiveClockStatus;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(11006055);
 }
 
 nvmlReturn_t nvmlDeviceGetAdaptiveTgpModeInfo_v1(nvmlDevice_t device, nvmlAdaptiveTgpModeInfo_v1_t *info)
 {
     (void)device;
     (void)info;
-    return nvmlfab_stub(19);
+    return nvmlfab_stub(13004092);
 }
 
 nvmlReturn_t nvmlDeviceGetAddressingMode(nvmlDevice_t device, nvmlDeviceAddressingMode_t *mode)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
-    return nvmlfab_gate(22, 15, a);
+    return nvmlfab_gate(396, 13000039, a);
 }
 
 nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t device, nvmlClockType_t clockType, unsigned int *clockMHz)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(clockType), NVMLFAB_WORD(clockMHz)};
-    return nvmlfab_gate(23, 1, a);
+    return nvmlfab_gate(16, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitecture_t *arch)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(arch)};
-    return nvmlfab_gate(24, 1, a);
+    return nvmlfab_gate(17, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
 {
     (void)device;
     (void)attributes;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
 {
     (void)device;
     (void)attributes;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetAutoBoostedClocksEnabled(nvmlDevice_t device, nvmlEnableState_t *isEnabled, nvmlEnableState_t *defaultIsEnabled)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(isEnabled), NVMLFAB_WORD(defaultIsEnabled)};
-    return nvmlfab_gate(27, 1, a);
+    return nvmlfab_gate(20, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *bar1Memory)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(bar1Memory)};
-    return nvmlfab_gate(28, 1, a);
+    return nvmlfab_gate(21, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetBBXTimeData_v1(nvmlDevice_t device, nvmlBBXTimeData_v1_t *timeData)
 {
     (void)device;
     (void)timeData;
-    return nvmlfab_stub(18);
+    return nvmlfab_stub(13003029);
 }
 
 nvmlReturn_t nvmlDeviceGetBankRemapperStatus_v1(nvmlDevice_t device, nvmlEccBankRemapperStatus_v1_t *pBankRemapperStatus)
 {
     (void)device;
     (void)pBankRemapperStatus;
-    return nvmlfab_stub(19);
+    return nvmlfab_stub(13004092);
 }
 
 nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t device, unsigned int *boardId)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(boardId)};
-    return nvmlfab_gate(31, 1, a);
+    return nvmlfab_gate(22, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetBoardPartNumber(nvmlDevice_t device, char *partNumber, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(partNumber), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(32, 1, a);
+    return nvmlfab_gate(23, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, nvmlBrandType_t *type)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(type)};
-    return nvmlfab_gate(33, 1, a);
+    return nvmlfab_gate(24, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetBridgeChipInfo(nvmlDevice_t device, nvmlBridgeChipHierarchy_t *bridgeHierarchy)
 {
     (void)device;
     (void)bridgeHierarchy;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetBusType(nvmlDevice_t device, nvmlBusType_t *type)
 {
     (void)device;
     (void)type;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(11006055);
 }
 
 nvmlReturn_t nvmlDeviceGetC2cModeInfoV(nvmlDevice_t device, nvmlC2cModeInfo_v1_t *c2cModeInfo)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(c2cModeInfo)};
-    return nvmlfab_gate(36, 9, a);
+    return nvmlfab_gate(338, 12003101, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCapabilities(nvmlDevice_t device, nvmlDeviceCapabilities_t *caps)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(caps)};
-    return nvmlfab_gate(37, 11, a);
+    return nvmlfab_gate(356, 12005082, a);
 }
 
 nvmlReturn_t nvmlDeviceGetClkMonStatus(nvmlDevice_t device, nvmlClkMonStatus_t *status)
 {
     (void)device;
     (void)status;
-    return nvmlfab_stub(2);
+    return nvmlfab_stub(11001000);
 }
 
 nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t clockType, nvmlClockId_t clockId, unsigned int *clockMHz)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(clockType), NVMLFAB_WORD(clockId), NVMLFAB_WORD(clockMHz)};
-    return nvmlfab_gate(39, 1, a);
+    return nvmlfab_gate(26, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned int *clock)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(type), NVMLFAB_WORD(clock)};
-    return nvmlfab_gate(40, 1, a);
+    return nvmlfab_gate(27, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetClockOffsets(nvmlDevice_t device, nvmlClockOffset_t *info)
 {
     (void)device;
     (void)info;
-    return nvmlfab_stub(11);
+    return nvmlfab_stub(12005082);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned int *id)
 {
     (void)device;
     (void)id;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t *mode)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
-    return nvmlfab_gate(43, 1, a);
+    return nvmlfab_gate(29, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
-    return nvmlfab_gate(44, 1, a);
+    return nvmlfab_gate(30, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
-    return nvmlfab_gate(45, 1, a);
+    return nvmlfab_gate(31, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
-    return nvmlfab_gate(46, 3, a);
+    return nvmlfab_gate(257, 11006055, a);
 }
 
 nvmlReturn_t nvmlDeviceGetConfComputeGpuAttestationReport(nvmlDevice_t device, nvmlConfComputeGpuAttestationReport_t *gpuAtstReport)
 {
     (void)device;
     (void)gpuAtstReport;
-    return nvmlfab_stub(8);
+    return nvmlfab_stub(12002140);
 }
 
 nvmlReturn_t nvmlDeviceGetConfComputeGpuCertificate(nvmlDevice_t device, nvmlConfComputeGpuCertificate_t *gpuCert)
 {
     (void)device;
     (void)gpuCert;
-    return nvmlfab_stub(8);
+    return nvmlfab_stub(12002140);
 }
 
 nvmlReturn_t nvmlDeviceGetConfComputeMemSizeInfo(nvmlDevice_t device, nvmlConfComputeMemSizeInfo_t *memInfo)
 {
     (void)device;
     (void)memInfo;
-    return nvmlfab_stub(8);
+    return nvmlfab_stub(12002140);
 }
 
 nvmlReturn_t nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(memory)};
-    return nvmlfab_gate(50, 8, a);
+    return nvmlfab_gate(319, 12002140, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCoolerInfo(nvmlDevice_t device, nvmlCoolerInfo_t *coolerInfo)
 {
     (void)device;
     (void)coolerInfo;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount)
 {
     const uint64_t a[] = {NVMLFAB_WORD(deviceCount)};
-    return nvmlfab_gate(52, 1, a);
+    return nvmlfab_gate(32, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
 {
     const uint64_t a[] = {NVMLFAB_WORD(deviceCount)};
-    return nvmlfab_gate(53, 1, a);
+    return nvmlfab_gate(33, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int cpuSetSize, unsigned long *cpuSet)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(cpuSetSize), NVMLFAB_WORD(cpuSet)};
-    return nvmlfab_gate(54, 1, a);
+    return nvmlfab_gate(34, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, unsigned int cpuSetSize, unsigned long *cpuSet, nvmlAffinityScope_t scope)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(cpuSetSize), NVMLFAB_WORD(cpuSet), NVMLFAB_WORD(scope)};
-    return nvmlfab_gate(55, 1, a);
+    return nvmlfab_gate(35, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCreatableVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuTypeId_t *vgpuTypeIds)
@@ -365,118 +365,118 @@ nvmlReturn_t nvmlDeviceGetCreatableVgpus(nvmlDevice_t device, unsigned int *vgpu
     (void)device;
     (void)vgpuCount;
     (void)vgpuTypeIds;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(major), NVMLFAB_WORD(minor)};
-    return nvmlfab_gate(57, 1, a);
+    return nvmlfab_gate(37, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned int *currLinkGen)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(currLinkGen)};
-    return nvmlfab_gate(58, 1, a);
+    return nvmlfab_gate(38, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned int *currLinkWidth)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(currLinkWidth)};
-    return nvmlfab_gate(59, 1, a);
+    return nvmlfab_gate(39, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrentClockFreqs(nvmlDevice_t device, nvmlDeviceCurrentClockFreqs_t *currentClockFreqs)
 {
     (void)device;
     (void)currentClockFreqs;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *clocksEventReasons)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(clocksEventReasons)};
-    return nvmlfab_gate(61, 8, a);
+    return nvmlfab_gate(320, 12002140, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *clocksThrottleReasons)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(clocksThrottleReasons)};
-    return nvmlfab_gate(62, 1, a);
+    return nvmlfab_gate(40, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(utilization), NVMLFAB_WORD(samplingPeriodUs)};
-    return nvmlfab_gate(63, 1, a);
+    return nvmlfab_gate(41, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(nvmlDevice_t device, nvmlClockType_t clockType, unsigned int *clockMHz)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(clockType), NVMLFAB_WORD(clockMHz)};
-    return nvmlfab_gate(64, 1, a);
+    return nvmlfab_gate(42, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDefaultEccMode(nvmlDevice_t device, nvmlEnableState_t *defaultMode)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(defaultMode)};
-    return nvmlfab_gate(65, 4, a);
+    return nvmlfab_gate(272, 11007050, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType, nvmlEccErrorCounts_t *eccCounts)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(errorType), NVMLFAB_WORD(counterType), NVMLFAB_WORD(eccCounts)};
-    return nvmlfab_gate(66, 1, a);
+    return nvmlfab_gate(43, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t migDevice, nvmlDevice_t *device)
 {
     (void)migDevice;
     (void)device;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t device, nvmlEnableState_t *isActive)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(isActive)};
-    return nvmlfab_gate(68, 1, a);
+    return nvmlfab_gate(45, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device, nvmlEnableState_t *display)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(display)};
-    return nvmlfab_gate(69, 1, a);
+    return nvmlfab_gate(46, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDramEncryptionMode(nvmlDevice_t device, nvmlDramEncryptionInfo_t *current, nvmlDramEncryptionInfo_t *pending)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(current), NVMLFAB_WORD(pending)};
-    return nvmlfab_gate(70, 13, a);
+    return nvmlfab_gate(364, 12008090, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDriverModel(nvmlDevice_t device, nvmlDriverModel_t *current, nvmlDriverModel_t *pending)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(current), NVMLFAB_WORD(pending)};
-    return nvmlfab_gate(71, 1, a);
+    return nvmlfab_gate(47, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDriverModel_v2(nvmlDevice_t device, nvmlDriverModel_t *current, nvmlDriverModel_t *pending)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(current), NVMLFAB_WORD(pending)};
-    return nvmlfab_gate(72, 11, a);
+    return nvmlfab_gate(358, 12005082, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDynamicPstatesInfo(nvmlDevice_t device, nvmlGpuDynamicPstatesInfo_t *pDynamicPstatesInfo)
 {
     (void)device;
     (void)pDynamicPstatesInfo;
-    return nvmlfab_stub(4);
+    return nvmlfab_stub(11007050);
 }
 
 nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnableState_t *pending)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(current), NVMLFAB_WORD(pending)};
-    return nvmlfab_gate(74, 1, a);
+    return nvmlfab_gate(48, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetEncoderCapacity(nvmlDevice_t device, nvmlEncoderType_t encoderQueryType, unsigned int *encoderCapacity)
@@ -484,43 +484,43 @@ nvmlReturn_t nvmlDeviceGetEncoderCapacity(nvmlDevice_t device, nvmlEncoderType_t
     (void)device;
     (void)encoderQueryType;
     (void)encoderCapacity;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetEncoderSessions(nvmlDevice_t device, unsigned int *sessionCount, nvmlEncoderSessionInfo_t *sessionInfos)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(sessionCount), NVMLFAB_WORD(sessionInfos)};
-    return nvmlfab_gate(76, 1, a);
+    return nvmlfab_gate(50, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetEncoderStats(nvmlDevice_t device, unsigned int *sessionCount, unsigned int *averageFps, unsigned int *averageLatency)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(sessionCount), NVMLFAB_WORD(averageFps), NVMLFAB_WORD(averageLatency)};
-    return nvmlfab_gate(77, 1, a);
+    return nvmlfab_gate(51, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(utilization), NVMLFAB_WORD(samplingPeriodUs)};
-    return nvmlfab_gate(78, 1, a);
+    return nvmlfab_gate(52, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned int *limit)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(limit)};
-    return nvmlfab_gate(79, 1, a);
+    return nvmlfab_gate(53, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetFBCSessions(nvmlDevice_t device, unsigned int *sessionCount, nvmlFBCSessionInfo_t *sessionInfo)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(sessionCount), NVMLFAB_WORD(sessionInfo)};
-    return nvmlfab_gate(80, 1, a);
+    return nvmlfab_gate(54, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetFBCStats(nvmlDevice_t device, nvmlFBCStats_t *fbcStats)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(fbcStats)};
-    return nvmlfab_gate(81, 1, a);
+    return nvmlfab_gate(55, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetFanControlPolicy_v2(nvmlDevice_t device, unsigned int fan, nvmlFanControlPolicy_t *policy)
@@ -528,32 +528,32 @@ nvmlReturn_t nvmlDeviceGetFanControlPolicy_v2(nvmlDevice_t device, unsigned int 
     (void)device;
     (void)fan;
     (void)policy;
-    return nvmlfab_stub(6);
+    return nvmlfab_stub(12000076);
 }
 
 nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *speed)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(speed)};
-    return nvmlfab_gate(83, 1, a);
+    return nvmlfab_gate(56, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetFanSpeedRPM(nvmlDevice_t device, nvmlFanSpeedInfo_t *fanSpeed)
 {
     (void)device;
     (void)fanSpeed;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned int fan, unsigned int *speed)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(fan), NVMLFAB_WORD(speed)};
-    return nvmlfab_gate(85, 1, a);
+    return nvmlfab_gate(57, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount, nvmlFieldValue_t *values)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(valuesCount), NVMLFAB_WORD(values)};
-    return nvmlfab_gate(86, 1, a);
+    return nvmlfab_gate(58, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpcClkMinMaxVfOffset(nvmlDevice_t device, int *minOffset, int *maxOffset)
@@ -561,32 +561,32 @@ nvmlReturn_t nvmlDeviceGetGpcClkMinMaxVfOffset(nvmlDevice_t device, int *minOffs
     (void)device;
     (void)minOffset;
     (void)maxOffset;
-    return nvmlfab_stub(5);
+    return nvmlfab_stub(11008086);
 }
 
 nvmlReturn_t nvmlDeviceGetGpcClkVfOffset(nvmlDevice_t device, int *offset)
 {
     (void)device;
     (void)offset;
-    return nvmlfab_stub(4);
+    return nvmlfab_stub(11007050);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *gpuFabricInfo)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(gpuFabricInfo)};
-    return nvmlfab_gate(89, 6, a);
+    return nvmlfab_gate(303, 12000076, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV_t *gpuFabricInfo)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(gpuFabricInfo)};
-    return nvmlfab_gate(90, 10, a);
+    return nvmlfab_gate(339, 12004127, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuFabricInfo_v4(nvmlDevice_t device, nvmlGpuFabricInfo_v4_t *gpuFabricInfo)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(gpuFabricInfo)};
-    return nvmlfab_gate(91, 19, a);
+    return nvmlfab_gate(424, 13004092, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned int id, nvmlGpuInstance_t *gpuInstance)
@@ -594,14 +594,14 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned int id, 
     (void)device;
     (void)id;
     (void)gpuInstance;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned int *id)
 {
     (void)device;
     (void)id;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements(nvmlDevice_t device, unsigned int profileId, nvmlGpuInstancePlacement_t *placements, unsigned int *count)
@@ -610,7 +610,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements(nvmlDevice_t device, uns
     (void)profileId;
     (void)placements;
     (void)count;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsigned int profileId, nvmlGpuInstancePlacement_t *placements, unsigned int *count)
@@ -619,7 +619,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, 
     (void)profileId;
     (void)placements;
     (void)count;
-    return nvmlfab_stub(2);
+    return nvmlfab_stub(11001000);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned int profile, nvmlGpuInstanceProfileInfo_t *info)
@@ -627,7 +627,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned i
     (void)device;
     (void)profile;
     (void)info;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoByIdV(nvmlDevice_t device, unsigned int profileId, nvmlGpuInstanceProfileInfo_v2_t *info)
@@ -635,7 +635,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoByIdV(nvmlDevice_t device, unsig
     (void)device;
     (void)profileId;
     (void)info;
-    return nvmlfab_stub(15);
+    return nvmlfab_stub(13000039);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t device, unsigned int profile, nvmlGpuInstanceProfileInfo_v2_t *info)
@@ -643,7 +643,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t device, unsigned 
     (void)device;
     (void)profile;
     (void)info;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(11006055);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsigned int profileId, unsigned int *count)
@@ -651,7 +651,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsi
     (void)device;
     (void)profileId;
     (void)count;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int profileId, nvmlGpuInstance_t *gpuInstances, unsigned int *count)
@@ -660,230 +660,230 @@ nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int profile
     (void)profileId;
     (void)gpuInstances;
     (void)count;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int *maxLinkGenDevice)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(maxLinkGenDevice)};
-    return nvmlfab_gate(101, 6, a);
+    return nvmlfab_gate(304, 12000076, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuOperationMode(nvmlDevice_t device, nvmlGpuOperationMode_t *current, nvmlGpuOperationMode_t *pending)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(current), NVMLFAB_WORD(pending)};
-    return nvmlfab_gate(102, 1, a);
+    return nvmlfab_gate(65, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
-    return nvmlfab_gate(103, 1, a);
+    return nvmlfab_gate(66, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
-    return nvmlfab_gate(104, 1, a);
+    return nvmlfab_gate(67, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
-    return nvmlfab_gate(105, 3, a);
+    return nvmlfab_gate(259, 11006055, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGridLicensableFeatures(nvmlDevice_t device, nvmlGridLicensableFeatures_t *pGridLicensableFeatures)
 {
     (void)device;
     (void)pGridLicensableFeatures;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v2(nvmlDevice_t device, nvmlGridLicensableFeatures_t *pGridLicensableFeatures)
 {
     (void)device;
     (void)pGridLicensableFeatures;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v3(nvmlDevice_t device, nvmlGridLicensableFeatures_t *pGridLicensableFeatures)
 {
     (void)device;
     (void)pGridLicensableFeatures;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t device, nvmlGridLicensableFeatures_t *pGridLicensableFeatures)
 {
     (void)device;
     (void)pGridLicensableFeatures;
-    return nvmlfab_stub(2);
+    return nvmlfab_stub(11001000);
 }
 
 nvmlReturn_t nvmlDeviceGetGspFirmwareMode(nvmlDevice_t device, unsigned int *isEnabled, unsigned int *defaultMode)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(isEnabled), NVMLFAB_WORD(defaultMode)};
-    return nvmlfab_gate(110, 4, a);
+    return nvmlfab_gate(275, 11007050, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char *version)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(version)};
-    return nvmlfab_gate(111, 4, a);
+    return nvmlfab_gate(276, 11007050, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
 {
     const uint64_t a[] = {NVMLFAB_WORD(index), NVMLFAB_WORD(device)};
-    return nvmlfab_gate(112, 1, a);
+    return nvmlfab_gate(71, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
     const uint64_t a[] = {NVMLFAB_WORD(index), NVMLFAB_WORD(device)};
-    return nvmlfab_gate(113, 1, a);
+    return nvmlfab_gate(72, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId, nvmlDevice_t *device)
 {
     const uint64_t a[] = {NVMLFAB_WORD(pciBusId), NVMLFAB_WORD(device)};
-    return nvmlfab_gate(114, 1, a);
+    return nvmlfab_gate(73, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t *device)
 {
     const uint64_t a[] = {NVMLFAB_WORD(pciBusId), NVMLFAB_WORD(device)};
-    return nvmlfab_gate(115, 1, a);
+    return nvmlfab_gate(74, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
 {
     const uint64_t a[] = {NVMLFAB_WORD(serial), NVMLFAB_WORD(device)};
-    return nvmlfab_gate(116, 1, a);
+    return nvmlfab_gate(75, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
     const uint64_t a[] = {NVMLFAB_WORD(uuid), NVMLFAB_WORD(device)};
-    return nvmlfab_gate(117, 1, a);
+    return nvmlfab_gate(76, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device)
 {
     const uint64_t a[] = {NVMLFAB_WORD(uuid), NVMLFAB_WORD(device)};
-    return nvmlfab_gate(118, 14, a);
+    return nvmlfab_gate(382, 12009040, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHostVgpuMode(nvmlDevice_t device, nvmlHostVgpuMode_t *pHostVgpuMode)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pHostVgpuMode)};
-    return nvmlfab_gate(119, 1, a);
+    return nvmlfab_gate(77, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetHostname_v1(nvmlDevice_t device, nvmlHostname_v1_t *hostname)
 {
     (void)device;
     (void)hostname;
-    return nvmlfab_stub(16);
+    return nvmlfab_stub(13001115);
 }
 
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(index)};
-    return nvmlfab_gate(121, 1, a);
+    return nvmlfab_gate(78, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetInforomConfigurationChecksum(nvmlDevice_t device, unsigned int *checksum)
 {
     (void)device;
     (void)checksum;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetInforomImageVersion(nvmlDevice_t device, char *version, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(123, 1, a);
+    return nvmlfab_gate(80, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetInforomVersion(nvmlDevice_t device, nvmlInforomObject_t object, char *version, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(object), NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(124, 1, a);
+    return nvmlfab_gate(81, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetIrqNum(nvmlDevice_t device, unsigned int *irqNum)
 {
     (void)device;
     (void)irqNum;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(11006055);
 }
 
 nvmlReturn_t nvmlDeviceGetJpgUtilization(nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(utilization), NVMLFAB_WORD(samplingPeriodUs)};
-    return nvmlfab_gate(126, 8, a);
+    return nvmlfab_gate(321, 12002140, a);
 }
 
 nvmlReturn_t nvmlDeviceGetLastBBXFlushTime(nvmlDevice_t device, unsigned long long *timestamp, unsigned long *durationUs)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(timestamp), NVMLFAB_WORD(durationUs)};
-    return nvmlfab_gate(127, 8, a);
+    return nvmlfab_gate(322, 12002140, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
-    return nvmlfab_gate(128, 1, a);
+    return nvmlfab_gate(82, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
-    return nvmlfab_gate(129, 2, a);
+    return nvmlfab_gate(247, 11001000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(infoCount), NVMLFAB_WORD(infos)};
-    return nvmlfab_gate(130, 3, a);
+    return nvmlfab_gate(261, 11006055, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMarginTemperature(nvmlDevice_t device, nvmlMarginTemperature_t *marginTempInfo)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(marginTempInfo)};
-    return nvmlfab_gate(131, 13, a);
+    return nvmlfab_gate(366, 12008090, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned int *clock)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(type), NVMLFAB_WORD(clock)};
-    return nvmlfab_gate(132, 1, a);
+    return nvmlfab_gate(83, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMaxCustomerBoostClock(nvmlDevice_t device, nvmlClockType_t clockType, unsigned int *clockMHz)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(clockType), NVMLFAB_WORD(clockMHz)};
-    return nvmlfab_gate(133, 1, a);
+    return nvmlfab_gate(84, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count)};
-    return nvmlfab_gate(134, 1, a);
+    return nvmlfab_gate(85, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int *maxLinkGen)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(maxLinkGen)};
-    return nvmlfab_gate(135, 1, a);
+    return nvmlfab_gate(86, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int *maxLinkWidth)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(maxLinkWidth)};
-    return nvmlfab_gate(136, 1, a);
+    return nvmlfab_gate(87, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMemClkMinMaxVfOffset(nvmlDevice_t device, int *minOffset, int *maxOffset)
@@ -891,63 +891,63 @@ nvmlReturn_t nvmlDeviceGetMemClkMinMaxVfOffset(nvmlDevice_t device, int *minOffs
     (void)device;
     (void)minOffset;
     (void)maxOffset;
-    return nvmlfab_stub(5);
+    return nvmlfab_stub(11008086);
 }
 
 nvmlReturn_t nvmlDeviceGetMemClkVfOffset(nvmlDevice_t device, int *offset)
 {
     (void)device;
     (void)offset;
-    return nvmlfab_stub(5);
+    return nvmlfab_stub(11008086);
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int nodeSetSize, unsigned long *nodeSet, nvmlAffinityScope_t scope)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(nodeSetSize), NVMLFAB_WORD(nodeSet), NVMLFAB_WORD(scope)};
-    return nvmlfab_gate(139, 1, a);
+    return nvmlfab_gate(88, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned int *busWidth)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(busWidth)};
-    return nvmlfab_gate(140, 3, a);
+    return nvmlfab_gate(262, 11006055, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType, nvmlMemoryLocation_t locationType, unsigned long long *count)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(errorType), NVMLFAB_WORD(counterType), NVMLFAB_WORD(locationType), NVMLFAB_WORD(count)};
-    return nvmlfab_gate(141, 1, a);
+    return nvmlfab_gate(89, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(memory)};
-    return nvmlfab_gate(142, 1, a);
+    return nvmlfab_gate(90, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(memory)};
-    return nvmlfab_gate(143, 3, a);
+    return nvmlfab_gate(263, 11006055, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits)
 {
     (void)device;
     (void)limits;
-    return nvmlfab_stub(19);
+    return nvmlfab_stub(13004092);
 }
 
 nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *migDevice)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(index), NVMLFAB_WORD(migDevice)};
-    return nvmlfab_gate(145, 1, a);
+    return nvmlfab_gate(91, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode, unsigned int *pendingMode)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(currentMode), NVMLFAB_WORD(pendingMode)};
-    return nvmlfab_gate(146, 1, a);
+    return nvmlfab_gate(92, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMinMaxClockOfPState(nvmlDevice_t device, nvmlClockType_t type, nvmlPstates_t pstate, unsigned int *minClockMHz, unsigned int *maxClockMHz)
@@ -957,7 +957,7 @@ nvmlReturn_t nvmlDeviceGetMinMaxClockOfPState(nvmlDevice_t device, nvmlClockType
     (void)pstate;
     (void)minClockMHz;
     (void)maxClockMHz;
-    return nvmlfab_stub(4);
+    return nvmlfab_stub(11007050);
 }
 
 nvmlReturn_t nvmlDeviceGetMinMaxFanSpeed(nvmlDevice_t device, unsigned int *minSpeed, unsigned int *maxSpeed)
@@ -965,100 +965,100 @@ nvmlReturn_t nvmlDeviceGetMinMaxFanSpeed(nvmlDevice_t device, unsigned int *minS
     (void)device;
     (void)minSpeed;
     (void)maxSpeed;
-    return nvmlfab_stub(4);
+    return nvmlfab_stub(11007050);
 }
 
 nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minorNumber)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(minorNumber)};
-    return nvmlfab_gate(149, 1, a);
+    return nvmlfab_gate(93, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetModuleId(nvmlDevice_t device, unsigned int *moduleId)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(moduleId)};
-    return nvmlfab_gate(150, 8, a);
+    return nvmlfab_gate(323, 12002140, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int *multiGpuBool)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(multiGpuBool)};
-    return nvmlfab_gate(151, 1, a);
+    return nvmlfab_gate(94, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(name), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(152, 1, a);
+    return nvmlfab_gate(95, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNumFans(nvmlDevice_t device, unsigned int *numFans)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(numFans)};
-    return nvmlfab_gate(153, 3, a);
+    return nvmlfab_gate(264, 11006055, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned int *numCores)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(numCores)};
-    return nvmlfab_gate(154, 3, a);
+    return nvmlfab_gate(265, 11006055, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
 {
     (void)device;
     (void)node;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, unsigned int link, nvmlNvLinkCapability_t capability, unsigned int *capResult)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(capability), NVMLFAB_WORD(capResult)};
-    return nvmlfab_gate(156, 1, a);
+    return nvmlfab_gate(96, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigned int link, nvmlNvLinkErrorCounter_t counter, unsigned long long *counterValue)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(counter), NVMLFAB_WORD(counterValue)};
-    return nvmlfab_gate(157, 1, a);
+    return nvmlfab_gate(97, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkInfo(nvmlDevice_t device, nvmlNvLinkInfo_t *info)
 {
     (void)device;
     (void)info;
-    return nvmlfab_stub(15);
+    return nvmlfab_stub(13000039);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link, nvmlIntNvLinkDeviceType_t *pNvLinkDeviceType)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(pNvLinkDeviceType)};
-    return nvmlfab_gate(159, 2, a);
+    return nvmlfab_gate(248, 11001000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(pci)};
-    return nvmlfab_gate(160, 1, a);
+    return nvmlfab_gate(98, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(pci)};
-    return nvmlfab_gate(161, 1, a);
+    return nvmlfab_gate(99, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, nvmlEnableState_t *isActive)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(isActive)};
-    return nvmlfab_gate(162, 1, a);
+    return nvmlfab_gate(100, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkTelemetrySamples_v1(nvmlDevice_t device, nvmlNvlinkTelemetrySamples_v1_t *samples)
 {
     (void)device;
     (void)samples;
-    return nvmlfab_stub(19);
+    return nvmlfab_stub(13004092);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkUtilizationControl(nvmlDevice_t device, unsigned int link, unsigned int counter, nvmlNvLinkUtilizationControl_t *control)
@@ -1067,7 +1067,7 @@ nvmlReturn_t nvmlDeviceGetNvLinkUtilizationControl(nvmlDevice_t device, unsigned
     (void)link;
     (void)counter;
     (void)control;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkUtilizationCounter(nvmlDevice_t device, unsigned int link, unsigned int counter, unsigned long long *rxcounter, unsigned long long *txcounter)
@@ -1077,112 +1077,112 @@ nvmlReturn_t nvmlDeviceGetNvLinkUtilizationCounter(nvmlDevice_t device, unsigned
     (void)counter;
     (void)rxcounter;
     (void)txcounter;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned int link, unsigned int *version)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(version)};
-    return nvmlfab_gate(166, 1, a);
+    return nvmlfab_gate(103, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvlinkBwMode(nvmlDevice_t device, nvmlNvlinkGetBwMode_t *getBwMode)
 {
     (void)device;
     (void)getBwMode;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDeviceGetNvlinkSupportedBwModes(nvmlDevice_t device, nvmlNvlinkSupportedBwModes_t *supportedBwMode)
 {
     (void)device;
     (void)supportedBwMode;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDeviceGetOfaUtilization(nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(utilization), NVMLFAB_WORD(samplingPeriodUs)};
-    return nvmlfab_gate(169, 8, a);
+    return nvmlfab_gate(324, 12002140, a);
 }
 
 nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2, nvmlGpuP2PCapsIndex_t p2pIndex, nvmlGpuP2PStatus_t *p2pStatus)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device1), NVMLFAB_WORD(device2), NVMLFAB_WORD(p2pIndex), NVMLFAB_WORD(p2pStatus)};
-    return nvmlfab_gate(170, 1, a);
+    return nvmlfab_gate(104, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pci)};
-    return nvmlfab_gate(171, 1, a);
+    return nvmlfab_gate(105, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *pci)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pci)};
-    return nvmlfab_gate(172, 10, a);
+    return nvmlfab_gate(341, 12004127, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pci)};
-    return nvmlfab_gate(173, 1, a);
+    return nvmlfab_gate(106, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pci)};
-    return nvmlfab_gate(174, 1, a);
+    return nvmlfab_gate(107, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPcieLinkMaxSpeed(nvmlDevice_t device, unsigned int *maxSpeed)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(maxSpeed)};
-    return nvmlfab_gate(175, 3, a);
+    return nvmlfab_gate(266, 11006055, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPcieReplayCounter(nvmlDevice_t device, unsigned int *value)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(value)};
-    return nvmlfab_gate(176, 1, a);
+    return nvmlfab_gate(108, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPcieSpeed(nvmlDevice_t device, unsigned int *pcieSpeed)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pcieSpeed)};
-    return nvmlfab_gate(177, 4, a);
+    return nvmlfab_gate(279, 11007050, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device, nvmlPcieUtilCounter_t counter, unsigned int *value)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(counter), NVMLFAB_WORD(value)};
-    return nvmlfab_gate(178, 1, a);
+    return nvmlfab_gate(109, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPdi(nvmlDevice_t device, nvmlPdi_t *pdi)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pdi)};
-    return nvmlfab_gate(179, 15, a);
+    return nvmlfab_gate(399, 13000039, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPerformanceModes(nvmlDevice_t device, nvmlDevicePerfModes_t *perfModes)
 {
     (void)device;
     (void)perfModes;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, nvmlPstates_t *pState)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pState)};
-    return nvmlfab_gate(181, 1, a);
+    return nvmlfab_gate(110, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t *mode)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
-    return nvmlfab_gate(182, 1, a);
+    return nvmlfab_gate(111, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPgpuMetadataString(nvmlDevice_t device, char *pgpuMetadata, unsigned int *bufferSize)
@@ -1190,181 +1190,181 @@ nvmlReturn_t nvmlDeviceGetPgpuMetadataString(nvmlDevice_t device, char *pgpuMeta
     (void)device;
     (void)pgpuMetadata;
     (void)bufferSize;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetPlatformInfo(nvmlDevice_t device, nvmlPlatformInfo_t *platformInfo)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(platformInfo)};
-    return nvmlfab_gate(184, 13, a);
+    return nvmlfab_gate(370, 12008090, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device, unsigned int *defaultLimit)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(defaultLimit)};
-    return nvmlfab_gate(185, 1, a);
+    return nvmlfab_gate(113, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned int *limit)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(limit)};
-    return nvmlfab_gate(186, 1, a);
+    return nvmlfab_gate(114, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned int *minLimit, unsigned int *maxLimit)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(minLimit), NVMLFAB_WORD(maxLimit)};
-    return nvmlfab_gate(187, 1, a);
+    return nvmlfab_gate(115, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementMode(nvmlDevice_t device, nvmlEnableState_t *mode)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
-    return nvmlfab_gate(188, 1, a);
+    return nvmlfab_gate(116, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerMizerMode_v1(nvmlDevice_t device, nvmlDevicePowerMizerModes_v1_t *powerMizerMode)
 {
     (void)device;
     (void)powerMizerMode;
-    return nvmlfab_stub(15);
+    return nvmlfab_stub(13000039);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerSource(nvmlDevice_t device, nvmlPowerSource_t *powerSource)
 {
     (void)device;
     (void)powerSource;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(11006055);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerState(nvmlDevice_t device, nvmlPstates_t *pState)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pState)};
-    return nvmlfab_gate(192, 1, a);
+    return nvmlfab_gate(117, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(power)};
-    return nvmlfab_gate(193, 1, a);
+    return nvmlfab_gate(118, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *utilization, unsigned int *processSamplesCount, unsigned long long lastSeenTimeStamp)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(utilization), NVMLFAB_WORD(processSamplesCount), NVMLFAB_WORD(lastSeenTimeStamp)};
-    return nvmlfab_gate(194, 1, a);
+    return nvmlfab_gate(119, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *procesesUtilInfo)
 {
     (void)device;
     (void)procesesUtilInfo;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrRows, unsigned int *uncRows, unsigned int *isPending, unsigned int *failureOccurred)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(corrRows), NVMLFAB_WORD(uncRows), NVMLFAB_WORD(isPending), NVMLFAB_WORD(failureOccurred)};
-    return nvmlfab_gate(196, 1, a);
+    return nvmlfab_gate(120, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRemappedRows_v2(nvmlDevice_t device, nvmlRemappedRowsInfo_v2_t *info)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(info)};
-    return nvmlfab_gate(197, 17, a);
+    return nvmlfab_gate(411, 13002082, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepairStatus_t *repairStatus)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(repairStatus)};
-    return nvmlfab_gate(198, 15, a);
+    return nvmlfab_gate(401, 13000039, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, nvmlPageRetirementCause_t cause, unsigned int *pageCount, unsigned long long *addresses)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(cause), NVMLFAB_WORD(pageCount), NVMLFAB_WORD(addresses)};
-    return nvmlfab_gate(199, 1, a);
+    return nvmlfab_gate(121, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, nvmlEnableState_t *isPending)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(isPending)};
-    return nvmlfab_gate(200, 1, a);
+    return nvmlfab_gate(122, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRetiredPages_v2(nvmlDevice_t device, nvmlPageRetirementCause_t cause, unsigned int *pageCount, unsigned long long *addresses, unsigned long long *timestamps)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(cause), NVMLFAB_WORD(pageCount), NVMLFAB_WORD(addresses), NVMLFAB_WORD(timestamps)};
-    return nvmlfab_gate(201, 1, a);
+    return nvmlfab_gate(123, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device, nvmlRowRemapperHistogramValues_t *values)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(values)};
-    return nvmlfab_gate(202, 1, a);
+    return nvmlfab_gate(124, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *plist)
 {
     (void)device;
     (void)plist;
-    return nvmlfab_stub(8);
+    return nvmlfab_stub(12002140);
 }
 
 nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type, unsigned long long lastSeenTimeStamp, nvmlValueType_t *sampleValType, unsigned int *sampleCount, nvmlSample_t *samples)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(type), NVMLFAB_WORD(lastSeenTimeStamp), NVMLFAB_WORD(sampleValType), NVMLFAB_WORD(sampleCount), NVMLFAB_WORD(samples)};
-    return nvmlfab_gate(204, 1, a);
+    return nvmlfab_gate(125, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(serial), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(205, 1, a);
+    return nvmlfab_gate(126, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEccSramErrorStatus_t *status)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(status)};
-    return nvmlfab_gate(206, 8, a);
+    return nvmlfab_gate(326, 12002140, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts(nvmlDevice_t device, nvmlEccSramUniqueUncorrectedErrorCounts_t *errorCounts)
 {
     (void)device;
     (void)errorCounts;
-    return nvmlfab_stub(15);
+    return nvmlfab_stub(13000039);
 }
 
 nvmlReturn_t nvmlDeviceGetSupportedClocksEventReasons(nvmlDevice_t device, unsigned long long *supportedClocksEventReasons)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(supportedClocksEventReasons)};
-    return nvmlfab_gate(208, 8, a);
+    return nvmlfab_gate(327, 12002140, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device, unsigned long long *supportedClocksThrottleReasons)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(supportedClocksThrottleReasons)};
-    return nvmlfab_gate(209, 1, a);
+    return nvmlfab_gate(127, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *eventTypes)
 {
     (void)device;
     (void)eventTypes;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t device, unsigned int memoryClockMHz, unsigned int *count, unsigned int *clocksMHz)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(memoryClockMHz), NVMLFAB_WORD(count), NVMLFAB_WORD(clocksMHz)};
-    return nvmlfab_gate(211, 1, a);
+    return nvmlfab_gate(129, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSupportedMemoryClocks(nvmlDevice_t device, unsigned int *count, unsigned int *clocksMHz)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count), NVMLFAB_WORD(clocksMHz)};
-    return nvmlfab_gate(212, 1, a);
+    return nvmlfab_gate(130, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSupportedPerformanceStates(nvmlDevice_t device, nvmlPstates_t *pstates, unsigned int size)
@@ -1372,7 +1372,7 @@ nvmlReturn_t nvmlDeviceGetSupportedPerformanceStates(nvmlDevice_t device, nvmlPs
     (void)device;
     (void)pstates;
     (void)size;
-    return nvmlfab_stub(4);
+    return nvmlfab_stub(11007050);
 }
 
 nvmlReturn_t nvmlDeviceGetSupportedVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuTypeId_t *vgpuTypeIds)
@@ -1380,31 +1380,31 @@ nvmlReturn_t nvmlDeviceGetSupportedVgpus(nvmlDevice_t device, unsigned int *vgpu
     (void)device;
     (void)vgpuCount;
     (void)vgpuTypeIds;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetTargetFanSpeed(nvmlDevice_t device, unsigned int fan, unsigned int *targetSpeed)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(fan), NVMLFAB_WORD(targetSpeed)};
-    return nvmlfab_gate(216, 5, a);
+    return nvmlfab_gate(291, 11008086, a);
 }
 
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensorType, unsigned int *temp)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(sensorType), NVMLFAB_WORD(temp)};
-    return nvmlfab_gate(217, 1, a);
+    return nvmlfab_gate(132, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, nvmlTemperatureThresholds_t thresholdType, unsigned int *temp)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(thresholdType), NVMLFAB_WORD(temp)};
-    return nvmlfab_gate(218, 1, a);
+    return nvmlfab_gate(133, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *temperature)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(temperature)};
-    return nvmlfab_gate(219, 13, a);
+    return nvmlfab_gate(371, 12008090, a);
 }
 
 nvmlReturn_t nvmlDeviceGetThermalSettings(nvmlDevice_t device, unsigned int sensorIndex, nvmlGpuThermalSettings_t *pThermalSettings)
@@ -1412,55 +1412,55 @@ nvmlReturn_t nvmlDeviceGetThermalSettings(nvmlDevice_t device, unsigned int sens
     (void)device;
     (void)sensorIndex;
     (void)pThermalSettings;
-    return nvmlfab_stub(4);
+    return nvmlfab_stub(11007050);
 }
 
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevice_t device2, nvmlGpuTopologyLevel_t *pathInfo)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device1), NVMLFAB_WORD(device2), NVMLFAB_WORD(pathInfo)};
-    return nvmlfab_gate(221, 1, a);
+    return nvmlfab_gate(134, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopologyLevel_t level, unsigned int *count, nvmlDevice_t *deviceArray)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(level), NVMLFAB_WORD(count), NVMLFAB_WORD(deviceArray)};
-    return nvmlfab_gate(222, 1, a);
+    return nvmlfab_gate(135, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType, unsigned long long *eccCounts)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(errorType), NVMLFAB_WORD(counterType), NVMLFAB_WORD(eccCounts)};
-    return nvmlfab_gate(223, 1, a);
+    return nvmlfab_gate(136, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *energy)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(energy)};
-    return nvmlfab_gate(224, 1, a);
+    return nvmlfab_gate(137, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(uuid), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(225, 1, a);
+    return nvmlfab_gate(138, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetUnrepairableMemoryFlag_v1(nvmlDevice_t device, nvmlUnrepairableMemoryStatus_v1_t *unrepairableMemoryStatus)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(unrepairableMemoryStatus)};
-    return nvmlfab_gate(226, 16, a);
+    return nvmlfab_gate(406, 13001115, a);
 }
 
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(utilization)};
-    return nvmlfab_gate(227, 1, a);
+    return nvmlfab_gate(139, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *version, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(228, 1, a);
+    return nvmlfab_gate(140, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuCapabilities(nvmlDevice_t device, nvmlDeviceVgpuCapability_t capability, unsigned int *capResult)
@@ -1468,21 +1468,21 @@ nvmlReturn_t nvmlDeviceGetVgpuCapabilities(nvmlDevice_t device, nvmlDeviceVgpuCa
     (void)device;
     (void)capability;
     (void)capResult;
-    return nvmlfab_stub(6);
+    return nvmlfab_stub(12000076);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuHeterogeneousMode(nvmlDevice_t device, nvmlVgpuHeterogeneousMode_t *pHeterogeneousMode)
 {
     (void)device;
     (void)pHeterogeneousMode;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuInstancesUtilizationInfo(nvmlDevice_t device, nvmlVgpuInstancesUtilizationInfo_t *vgpuUtilInfo)
 {
     (void)device;
     (void)vgpuUtilInfo;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuMetadata(nvmlDevice_t device, nvmlVgpuPgpuMetadata_t *pgpuMetadata, unsigned int *bufferSize)
@@ -1490,7 +1490,7 @@ nvmlReturn_t nvmlDeviceGetVgpuMetadata(nvmlDevice_t device, nvmlVgpuPgpuMetadata
     (void)device;
     (void)pgpuMetadata;
     (void)bufferSize;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuProcessUtilization(nvmlDevice_t device, unsigned long long lastSeenTimeStamp, unsigned int *vgpuProcessSamplesCount, nvmlVgpuProcessUtilizationSample_t *utilizationSamples)
@@ -1499,49 +1499,49 @@ nvmlReturn_t nvmlDeviceGetVgpuProcessUtilization(nvmlDevice_t device, unsigned l
     (void)lastSeenTimeStamp;
     (void)vgpuProcessSamplesCount;
     (void)utilizationSamples;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuProcessesUtilizationInfo(nvmlDevice_t device, nvmlVgpuProcessesUtilizationInfo_t *vgpuProcUtilInfo)
 {
     (void)device;
     (void)vgpuProcUtilInfo;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuSchedulerCapabilities(nvmlDevice_t device, nvmlVgpuSchedulerCapabilities_t *pCapabilities)
 {
     (void)device;
     (void)pCapabilities;
-    return nvmlfab_stub(6);
+    return nvmlfab_stub(12000076);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuSchedulerLog(nvmlDevice_t device, nvmlVgpuSchedulerLog_t *pSchedulerLog)
 {
     (void)device;
     (void)pSchedulerLog;
-    return nvmlfab_stub(6);
+    return nvmlfab_stub(12000076);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuSchedulerLog_v2(nvmlDevice_t device, nvmlVgpuSchedulerLogInfo_v2_t *pSchedulerLogInfo)
 {
     (void)device;
     (void)pSchedulerLogInfo;
-    return nvmlfab_stub(17);
+    return nvmlfab_stub(13002082);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuSchedulerState(nvmlDevice_t device, nvmlVgpuSchedulerGetState_t *pSchedulerState)
 {
     (void)device;
     (void)pSchedulerState;
-    return nvmlfab_stub(6);
+    return nvmlfab_stub(12000076);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuSchedulerState_v2(nvmlDevice_t device, nvmlVgpuSchedulerStateInfo_v2_t *pSchedulerStateInfo)
 {
     (void)device;
     (void)pSchedulerStateInfo;
-    return nvmlfab_stub(17);
+    return nvmlfab_stub(13002082);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuTypeCreatablePlacements(nvmlDevice_t device, nvmlVgpuTypeId_t vgpuTypeId, nvmlVgpuPlacementList_t *pPlacementList)
@@ -1549,7 +1549,7 @@ nvmlReturn_t nvmlDeviceGetVgpuTypeCreatablePlacements(nvmlDevice_t device, nvmlV
     (void)device;
     (void)vgpuTypeId;
     (void)pPlacementList;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuTypeSupportedPlacements(nvmlDevice_t device, nvmlVgpuTypeId_t vgpuTypeId, nvmlVgpuPlacementList_t *pPlacementList)
@@ -1557,7 +1557,7 @@ nvmlReturn_t nvmlDeviceGetVgpuTypeSupportedPlacements(nvmlDevice_t device, nvmlV
     (void)device;
     (void)vgpuTypeId;
     (void)pPlacementList;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuUtilization(nvmlDevice_t device, unsigned long long lastSeenTimeStamp, nvmlValueType_t *sampleValType, unsigned int *vgpuInstanceSamplesCount, nvmlVgpuInstanceUtilizationSample_t *utilizationSamples)
@@ -1567,87 +1567,87 @@ nvmlReturn_t nvmlDeviceGetVgpuUtilization(nvmlDevice_t device, unsigned long lon
     (void)sampleValType;
     (void)vgpuInstanceSamplesCount;
     (void)utilizationSamples;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceGetViolationStatus(nvmlDevice_t device, nvmlPerfPolicyType_t perfPolicyType, nvmlViolationTime_t *violTime)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(perfPolicyType), NVMLFAB_WORD(violTime)};
-    return nvmlfab_gate(243, 1, a);
+    return nvmlfab_gate(144, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, nvmlGpuVirtualizationMode_t *pVirtualMode)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pVirtualMode)};
-    return nvmlfab_gate(244, 1, a);
+    return nvmlfab_gate(145, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *isMigDevice)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(isMigDevice)};
-    return nvmlfab_gate(245, 1, a);
+    return nvmlfab_gate(146, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceModifyDrainState(nvmlPciInfo_t *pciInfo, nvmlEnableState_t newState)
 {
     (void)pciInfo;
     (void)newState;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t device1, nvmlDevice_t device2, int *onSameBoard)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device1), NVMLFAB_WORD(device2), NVMLFAB_WORD(onSameBoard)};
-    return nvmlfab_gate(247, 1, a);
+    return nvmlfab_gate(148, 11000000, a);
 }
 
 nvmlReturn_t nvmlDevicePerfMetricsGetSamples_v1(nvmlDevice_t device, nvmlPerfMetricsSamples_v1_t *samples)
 {
     (void)device;
     (void)samples;
-    return nvmlfab_stub(19);
+    return nvmlfab_stub(13004092);
 }
 
 nvmlReturn_t nvmlDevicePowerSmoothingActivatePresetProfile(nvmlDevice_t device, nvmlPowerSmoothingProfile_t *profile)
 {
     (void)device;
     (void)profile;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDevicePowerSmoothingSetState(nvmlDevice_t device, nvmlPowerSmoothingState_t *state)
 {
     (void)device;
     (void)state;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDevicePowerSmoothingUpdatePresetProfileParam(nvmlDevice_t device, nvmlPowerSmoothingProfile_t *profile)
 {
     (void)device;
     (void)profile;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDeviceQueryDrainState(nvmlPciInfo_t *pciInfo, nvmlEnableState_t *currentState)
 {
     (void)pciInfo;
     (void)currentState;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceReadPRMCounters_v1(nvmlDevice_t device, nvmlPRMCounterList_v1_t *counterList)
 {
     (void)device;
     (void)counterList;
-    return nvmlfab_stub(16);
+    return nvmlfab_stub(13001115);
 }
 
 nvmlReturn_t nvmlDeviceReadWritePRM_v1(nvmlDevice_t device, nvmlPRMTLV_v1_t *buffer)
 {
     (void)device;
     (void)buffer;
-    return nvmlfab_stub(15);
+    return nvmlfab_stub(13000039);
 }
 
 nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long eventTypes, nvmlEventSet_t set)
@@ -1655,13 +1655,13 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ev
     (void)device;
     (void)eventTypes;
     (void)set;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceRemoveGpu(nvmlPciInfo_t *pciInfo)
 {
     (void)pciInfo;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceRemoveGpu_v2(nvmlPciInfo_t *pciInfo, nvmlDetachGpuState_t gpuState, nvmlPcieLinkState_t linkState)
@@ -1669,32 +1669,32 @@ nvmlReturn_t nvmlDeviceRemoveGpu_v2(nvmlPciInfo_t *pciInfo, nvmlDetachGpuState_t
     (void)pciInfo;
     (void)gpuState;
     (void)linkState;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceResetApplicationsClocks(nvmlDevice_t device)
 {
     (void)device;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceResetGpuLockedClocks(nvmlDevice_t device)
 {
     (void)device;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceResetMemoryLockedClocks(nvmlDevice_t device)
 {
     (void)device;
-    return nvmlfab_stub(2);
+    return nvmlfab_stub(11001000);
 }
 
 nvmlReturn_t nvmlDeviceResetNvLinkErrorCounters(nvmlDevice_t device, unsigned int link)
 {
     (void)device;
     (void)link;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceResetNvLinkUtilizationCounter(nvmlDevice_t device, unsigned int link, unsigned int counter)
@@ -1702,7 +1702,7 @@ nvmlReturn_t nvmlDeviceResetNvLinkUtilizationCounter(nvmlDevice_t device, unsign
     (void)device;
     (void)link;
     (void)counter;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetAPIRestriction(nvmlDevice_t device, nvmlRestrictedAPI_t apiType, nvmlEnableState_t isRestricted)
@@ -1710,21 +1710,21 @@ nvmlReturn_t nvmlDeviceSetAPIRestriction(nvmlDevice_t device, nvmlRestrictedAPI_
     (void)device;
     (void)apiType;
     (void)isRestricted;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetAccountingMode(nvmlDevice_t device, nvmlEnableState_t mode)
 {
     (void)device;
     (void)mode;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetAdaptiveTgpMode_v1(nvmlDevice_t device, nvmlEnableState_t mode)
 {
     (void)device;
     (void)mode;
-    return nvmlfab_stub(19);
+    return nvmlfab_stub(13004092);
 }
 
 nvmlReturn_t nvmlDeviceSetApplicationsClocks(nvmlDevice_t device, unsigned int memClockMHz, unsigned int graphicsClockMHz)
@@ -1732,41 +1732,41 @@ nvmlReturn_t nvmlDeviceSetApplicationsClocks(nvmlDevice_t device, unsigned int m
     (void)device;
     (void)memClockMHz;
     (void)graphicsClockMHz;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetAutoBoostedClocksEnabled(nvmlDevice_t device, nvmlEnableState_t enabled)
 {
     (void)device;
     (void)enabled;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetClockOffsets(nvmlDevice_t device, nvmlClockOffset_t *info)
 {
     (void)device;
     (void)info;
-    return nvmlfab_stub(11);
+    return nvmlfab_stub(12005082);
 }
 
 nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, nvmlComputeMode_t mode)
 {
     (void)device;
     (void)mode;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetConfComputeUnprotectedMemSize(nvmlDevice_t device, unsigned long long sizeKiB)
 {
     (void)device;
     (void)sizeKiB;
-    return nvmlfab_stub(8);
+    return nvmlfab_stub(12002140);
 }
 
 nvmlReturn_t nvmlDeviceSetCpuAffinity(nvmlDevice_t device)
 {
     (void)device;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetDefaultAutoBoostedClocksEnabled(nvmlDevice_t device, nvmlEnableState_t enabled, unsigned int flags)
@@ -1774,21 +1774,21 @@ nvmlReturn_t nvmlDeviceSetDefaultAutoBoostedClocksEnabled(nvmlDevice_t device, n
     (void)device;
     (void)enabled;
     (void)flags;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetDefaultFanSpeed_v2(nvmlDevice_t device, unsigned int fan)
 {
     (void)device;
     (void)fan;
-    return nvmlfab_stub(4);
+    return nvmlfab_stub(11007050);
 }
 
 nvmlReturn_t nvmlDeviceSetDramEncryptionMode(nvmlDevice_t device, const nvmlDramEncryptionInfo_t *dramEncryption)
 {
     (void)device;
     (void)dramEncryption;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDeviceSetDriverModel(nvmlDevice_t device, nvmlDriverModel_t driverModel, unsigned int flags)
@@ -1796,14 +1796,14 @@ nvmlReturn_t nvmlDeviceSetDriverModel(nvmlDevice_t device, nvmlDriverModel_t dri
     (void)device;
     (void)driverModel;
     (void)flags;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetEccMode(nvmlDevice_t device, nvmlEnableState_t ecc)
 {
     (void)device;
     (void)ecc;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetFanControlPolicy(nvmlDevice_t device, unsigned int fan, nvmlFanControlPolicy_t policy)
@@ -1811,7 +1811,7 @@ nvmlReturn_t nvmlDeviceSetFanControlPolicy(nvmlDevice_t device, unsigned int fan
     (void)device;
     (void)fan;
     (void)policy;
-    return nvmlfab_stub(6);
+    return nvmlfab_stub(12000076);
 }
 
 nvmlReturn_t nvmlDeviceSetFanSpeed_v2(nvmlDevice_t device, unsigned int fan, unsigned int speed)
@@ -1819,14 +1819,14 @@ nvmlReturn_t nvmlDeviceSetFanSpeed_v2(nvmlDevice_t device, unsigned int fan, uns
     (void)device;
     (void)fan;
     (void)speed;
-    return nvmlfab_stub(4);
+    return nvmlfab_stub(11007050);
 }
 
 nvmlReturn_t nvmlDeviceSetGpcClkVfOffset(nvmlDevice_t device, int offset)
 {
     (void)device;
     (void)offset;
-    return nvmlfab_stub(4);
+    return nvmlfab_stub(11007050);
 }
 
 nvmlReturn_t nvmlDeviceSetGpuLockedClocks(nvmlDevice_t device, unsigned int minGpuClockMHz, unsigned int maxGpuClockMHz)
@@ -1834,35 +1834,35 @@ nvmlReturn_t nvmlDeviceSetGpuLockedClocks(nvmlDevice_t device, unsigned int minG
     (void)device;
     (void)minGpuClockMHz;
     (void)maxGpuClockMHz;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetGpuOperationMode(nvmlDevice_t device, nvmlGpuOperationMode_t mode)
 {
     (void)device;
     (void)mode;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetHostname_v1(nvmlDevice_t device, nvmlHostname_v1_t *hostname)
 {
     (void)device;
     (void)hostname;
-    return nvmlfab_stub(16);
+    return nvmlfab_stub(13001115);
 }
 
 nvmlReturn_t nvmlDeviceSetMemClkVfOffset(nvmlDevice_t device, int offset)
 {
     (void)device;
     (void)offset;
-    return nvmlfab_stub(5);
+    return nvmlfab_stub(11008086);
 }
 
 nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits)
 {
     (void)device;
     (void)limits;
-    return nvmlfab_stub(19);
+    return nvmlfab_stub(13004092);
 }
 
 nvmlReturn_t nvmlDeviceSetMemoryLockedClocks(nvmlDevice_t device, unsigned int minMemClockMHz, unsigned int maxMemClockMHz)
@@ -1870,7 +1870,7 @@ nvmlReturn_t nvmlDeviceSetMemoryLockedClocks(nvmlDevice_t device, unsigned int m
     (void)device;
     (void)minMemClockMHz;
     (void)maxMemClockMHz;
-    return nvmlfab_stub(2);
+    return nvmlfab_stub(11001000);
 }
 
 nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlReturn_t *activationStatus)
@@ -1878,14 +1878,14 @@ nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlRe
     (void)device;
     (void)mode;
     (void)activationStatus;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetNvLinkDeviceLowPowerThreshold(nvmlDevice_t device, nvmlNvLinkPowerThres_t *info)
 {
     (void)device;
     (void)info;
-    return nvmlfab_stub(6);
+    return nvmlfab_stub(12000076);
 }
 
 nvmlReturn_t nvmlDeviceSetNvLinkUtilizationControl(nvmlDevice_t device, unsigned int link, unsigned int counter, nvmlNvLinkUtilizationControl_t *control, unsigned int reset)
@@ -1895,56 +1895,56 @@ nvmlReturn_t nvmlDeviceSetNvLinkUtilizationControl(nvmlDevice_t device, unsigned
     (void)counter;
     (void)control;
     (void)reset;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetNvlinkBwMode(nvmlDevice_t device, nvmlNvlinkSetBwMode_t *setBwMode)
 {
     (void)device;
     (void)setBwMode;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDeviceSetNvlinkBwModeAsync_v1(nvmlDevice_t device, nvmlNvlinkSetBwModeAsync_v1_t *setBwModeAsync)
 {
     (void)device;
     (void)setBwModeAsync;
-    return nvmlfab_stub(19);
+    return nvmlfab_stub(13004092);
 }
 
 nvmlReturn_t nvmlDeviceSetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t mode)
 {
     (void)device;
     (void)mode;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, unsigned int limit)
 {
     (void)device;
     (void)limit;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceSetPowerManagementLimit_v2(nvmlDevice_t device, nvmlPowerValue_v2_t *powerValue)
 {
     (void)device;
     (void)powerValue;
-    return nvmlfab_stub(8);
+    return nvmlfab_stub(12002140);
 }
 
 nvmlReturn_t nvmlDeviceSetPowerMizerMode_v1(nvmlDevice_t device, nvmlDevicePowerMizerModes_v1_t *powerMizerMode)
 {
     (void)device;
     (void)powerMizerMode;
-    return nvmlfab_stub(15);
+    return nvmlfab_stub(13000039);
 }
 
 nvmlReturn_t nvmlDeviceSetRusdSettings_v1(nvmlDevice_t device, nvmlRusdSettings_v1_t *settings)
 {
     (void)device;
     (void)settings;
-    return nvmlfab_stub(16);
+    return nvmlfab_stub(13001115);
 }
 
 nvmlReturn_t nvmlDeviceSetTemperatureThreshold(nvmlDevice_t device, nvmlTemperatureThresholds_t thresholdType, int *temp)
@@ -1952,7 +1952,7 @@ nvmlReturn_t nvmlDeviceSetTemperatureThreshold(nvmlDevice_t device, nvmlTemperat
     (void)device;
     (void)thresholdType;
     (void)temp;
-    return nvmlfab_stub(2);
+    return nvmlfab_stub(11001000);
 }
 
 nvmlReturn_t nvmlDeviceSetVgpuCapabilities(nvmlDevice_t device, nvmlDeviceVgpuCapability_t capability, nvmlEnableState_t state)
@@ -1960,82 +1960,82 @@ nvmlReturn_t nvmlDeviceSetVgpuCapabilities(nvmlDevice_t device, nvmlDeviceVgpuCa
     (void)device;
     (void)capability;
     (void)state;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlDeviceSetVgpuHeterogeneousMode(nvmlDevice_t device, const nvmlVgpuHeterogeneousMode_t *pHeterogeneousMode)
 {
     (void)device;
     (void)pHeterogeneousMode;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlDeviceSetVgpuSchedulerState(nvmlDevice_t device, nvmlVgpuSchedulerSetState_t *pSchedulerState)
 {
     (void)device;
     (void)pSchedulerState;
-    return nvmlfab_stub(6);
+    return nvmlfab_stub(12000076);
 }
 
 nvmlReturn_t nvmlDeviceSetVgpuSchedulerState_v2(nvmlDevice_t device, nvmlVgpuSchedulerState_v2_t *pSchedulerState)
 {
     (void)device;
     (void)pSchedulerState;
-    return nvmlfab_stub(17);
+    return nvmlfab_stub(13002082);
 }
 
 nvmlReturn_t nvmlDeviceSetVirtualizationMode(nvmlDevice_t device, nvmlGpuVirtualizationMode_t virtualMode)
 {
     (void)device;
     (void)virtualMode;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlDeviceValidateInforom(nvmlDevice_t device)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device)};
-    return nvmlfab_gate(303, 1, a);
+    return nvmlfab_gate(173, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceVgpuForceGspUnload(nvmlDevice_t device)
 {
     (void)device;
-    return nvmlfab_stub(17);
+    return nvmlfab_stub(13002082);
 }
 
 nvmlReturn_t nvmlDeviceWorkloadPowerProfileClearRequestedProfiles(nvmlDevice_t device, nvmlWorkloadPowerProfileRequestedProfiles_t *requestedProfiles)
 {
     (void)device;
     (void)requestedProfiles;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDeviceWorkloadPowerProfileGetCurrentProfiles(nvmlDevice_t device, nvmlWorkloadPowerProfileCurrentProfiles_t *currentProfiles)
 {
     (void)device;
     (void)currentProfiles;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDeviceWorkloadPowerProfileGetProfilesInfo(nvmlDevice_t device, nvmlWorkloadPowerProfileProfilesInfo_t *profilesInfo)
 {
     (void)device;
     (void)profilesInfo;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDeviceWorkloadPowerProfileSetRequestedProfiles(nvmlDevice_t device, nvmlWorkloadPowerProfileRequestedProfiles_t *requestedProfiles)
 {
     (void)device;
     (void)requestedProfiles;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1(nvmlDevice_t device, nvmlWorkloadPowerProfileUpdateProfiles_v1_t *updateProfiles)
 {
     (void)device;
     (void)updateProfiles;
-    return nvmlfab_stub(16);
+    return nvmlfab_stub(13001115);
 }
 
 const char *nvmlErrorString(nvmlReturn_t result)
@@ -2046,48 +2046,48 @@ const char *nvmlErrorString(nvmlReturn_t result)
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
 {
     const uint64_t a[] = {NVMLFAB_WORD(set)};
-    return nvmlfab_gate(311, 1, a);
+    return nvmlfab_gate(175, 11000000, a);
 }
 
 nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
 {
     const uint64_t a[] = {NVMLFAB_WORD(set)};
-    return nvmlfab_gate(312, 1, a);
+    return nvmlfab_gate(176, 11000000, a);
 }
 
 nvmlReturn_t nvmlEventSetGetContextCount_v1(nvmlEventSet_t set, nvmlEventSetGetContextCount_v1_t *params)
 {
     (void)set;
     (void)params;
-    return nvmlfab_stub(19);
+    return nvmlfab_stub(13004092);
 }
 
 nvmlReturn_t nvmlEventSetGetContextData_v1(nvmlEventSet_t set, nvmlEventSetGetContextData_v1_t *params)
 {
     (void)set;
     (void)params;
-    return nvmlfab_stub(19);
+    return nvmlfab_stub(13004092);
 }
 
 nvmlReturn_t nvmlEventSetGetContextInfo_v1(nvmlEventSet_t set, nvmlEventSetGetContextInfo_v1_t *params)
 {
     (void)set;
     (void)params;
-    return nvmlfab_stub(19);
+    return nvmlfab_stub(13004092);
 }
 
 nvmlReturn_t nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1(nvmlEventSet_t set, nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1_t *params)
 {
     (void)set;
     (void)params;
-    return nvmlfab_stub(19);
+    return nvmlfab_stub(13004092);
 }
 
 nvmlReturn_t nvmlEventSetRegisterGpuOperationalEvents_v1(nvmlEventSet_t eventSet, const nvmlGpuOperationalEventConfig_v1_t *config)
 {
     (void)eventSet;
     (void)config;
-    return nvmlfab_stub(19);
+    return nvmlfab_stub(13004092);
 }
 
 nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
@@ -2095,7 +2095,7 @@ nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigne
     (void)set;
     (void)data;
     (void)timeoutms;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
@@ -2103,38 +2103,38 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
     (void)set;
     (void)data;
     (void)timeoutms;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlEventSetWait_v3(nvmlEventSet_t set, nvmlEventSetWait_v3_t *params)
 {
     (void)set;
     (void)params;
-    return nvmlfab_stub(19);
+    return nvmlfab_stub(13004092);
 }
 
 nvmlReturn_t nvmlGetBlacklistDeviceCount(unsigned int *deviceCount)
 {
     const uint64_t a[] = {NVMLFAB_WORD(deviceCount)};
-    return nvmlfab_gate(321, 1, a);
+    return nvmlfab_gate(179, 11000000, a);
 }
 
 nvmlReturn_t nvmlGetBlacklistDeviceInfoByIndex(unsigned int index, nvmlExcludedDeviceInfo_t *info)
 {
     const uint64_t a[] = {NVMLFAB_WORD(index), NVMLFAB_WORD(info)};
-    return nvmlfab_gate(322, 1, a);
+    return nvmlfab_gate(180, 11000000, a);
 }
 
 nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned int *deviceCount)
 {
     const uint64_t a[] = {NVMLFAB_WORD(deviceCount)};
-    return nvmlfab_gate(323, 2, a);
+    return nvmlfab_gate(252, 11001000, a);
 }
 
 nvmlReturn_t nvmlGetExcludedDeviceInfoByIndex(unsigned int index, nvmlExcludedDeviceInfo_t *info)
 {
     const uint64_t a[] = {NVMLFAB_WORD(index), NVMLFAB_WORD(info)};
-    return nvmlfab_gate(324, 2, a);
+    return nvmlfab_gate(253, 11001000, a);
 }
 
 nvmlReturn_t nvmlGetVgpuCompatibility(nvmlVgpuMetadata_t *vgpuMetadata, nvmlVgpuPgpuMetadata_t *pgpuMetadata, nvmlVgpuPgpuCompatibility_t *compatibilityInfo)
@@ -2142,27 +2142,27 @@ nvmlReturn_t nvmlGetVgpuCompatibility(nvmlVgpuMetadata_t *vgpuMetadata, nvmlVgpu
     (void)vgpuMetadata;
     (void)pgpuMetadata;
     (void)compatibilityInfo;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlGetVgpuDriverCapabilities(nvmlVgpuDriverCapability_t capability, unsigned int *capResult)
 {
     (void)capability;
     (void)capResult;
-    return nvmlfab_stub(6);
+    return nvmlfab_stub(12000076);
 }
 
 nvmlReturn_t nvmlGetVgpuVersion(nvmlVgpuVersion_t *supported, nvmlVgpuVersion_t *current)
 {
     (void)supported;
     (void)current;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *metricsGet)
 {
     (void)metricsGet;
-    return nvmlfab_stub(5);
+    return nvmlfab_stub(11008086);
 }
 
 nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int gpuInstanceId, nvmlGpmSample_t gpmSample)
@@ -2170,47 +2170,47 @@ nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int gpuInstanceId
     (void)device;
     (void)gpuInstanceId;
     (void)gpmSample;
-    return nvmlfab_stub(6);
+    return nvmlfab_stub(12000076);
 }
 
 nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *gpmSupport)
 {
     (void)device;
     (void)gpmSupport;
-    return nvmlfab_stub(5);
+    return nvmlfab_stub(11008086);
 }
 
 nvmlReturn_t nvmlGpmQueryIfStreamingEnabled(nvmlDevice_t device, unsigned int *state)
 {
     (void)device;
     (void)state;
-    return nvmlfab_stub(8);
+    return nvmlfab_stub(12002140);
 }
 
 nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t *gpmSample)
 {
     (void)gpmSample;
-    return nvmlfab_stub(5);
+    return nvmlfab_stub(11008086);
 }
 
 nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t gpmSample)
 {
     (void)gpmSample;
-    return nvmlfab_stub(5);
+    return nvmlfab_stub(11008086);
 }
 
 nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t gpmSample)
 {
     (void)device;
     (void)gpmSample;
-    return nvmlfab_stub(5);
+    return nvmlfab_stub(11008086);
 }
 
 nvmlReturn_t nvmlGpmSetStreamingEnabled(nvmlDevice_t device, unsigned int state)
 {
     (void)device;
     (void)state;
-    return nvmlfab_stub(8);
+    return nvmlfab_stub(12002140);
 }
 
 nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t gpuInstance, unsigned int profileId, nvmlComputeInstance_t *computeInstance)
@@ -2218,7 +2218,7 @@ nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t gpuInstance,
     (void)gpuInstance;
     (void)profileId;
     (void)computeInstance;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlGpuInstanceCreateComputeInstanceWithPlacement(nvmlGpuInstance_t gpuInstance, unsigned int profileId, const nvmlComputeInstancePlacement_t *placement, nvmlComputeInstance_t *computeInstance)
@@ -2227,20 +2227,20 @@ nvmlReturn_t nvmlGpuInstanceCreateComputeInstanceWithPlacement(nvmlGpuInstance_t
     (void)profileId;
     (void)placement;
     (void)computeInstance;
-    return nvmlfab_stub(6);
+    return nvmlfab_stub(12000076);
 }
 
 nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t gpuInstance)
 {
     (void)gpuInstance;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetActiveVgpus(nvmlGpuInstance_t gpuInstance, nvmlActiveVgpuInstanceInfo_t *pVgpuInstanceInfo)
 {
     (void)gpuInstance;
     (void)pVgpuInstanceInfo;
-    return nvmlfab_stub(14);
+    return nvmlfab_stub(12009040);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t gpuInstance, unsigned int id, nvmlComputeInstance_t *computeInstance)
@@ -2248,7 +2248,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t gpuInstance
     (void)gpuInstance;
     (void)id;
     (void)computeInstance;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstancePossiblePlacements(nvmlGpuInstance_t gpuInstance, unsigned int profileId, nvmlComputeInstancePlacement_t *placements, unsigned int *count)
@@ -2257,7 +2257,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstancePossiblePlacements(nvmlGpuInstance
     (void)profileId;
     (void)placements;
     (void)count;
-    return nvmlfab_stub(6);
+    return nvmlfab_stub(12000076);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t gpuInstance, unsigned int profile, unsigned int engProfile, nvmlComputeInstanceProfileInfo_t *info)
@@ -2266,7 +2266,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t gpuI
     (void)profile;
     (void)engProfile;
     (void)info;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfoV(nvmlGpuInstance_t gpuInstance, unsigned int profile, unsigned int engProfile, nvmlComputeInstanceProfileInfo_v2_t *info)
@@ -2275,7 +2275,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfoV(nvmlGpuInstance_t gpu
     (void)profile;
     (void)engProfile;
     (void)info;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(11006055);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInstance_t gpuInstance, unsigned int profileId, unsigned int *count)
@@ -2283,7 +2283,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInstance_
     (void)gpuInstance;
     (void)profileId;
     (void)count;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t gpuInstance, unsigned int profileId, nvmlComputeInstance_t *computeInstances, unsigned int *count)
@@ -2292,100 +2292,100 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t gpuInstance, u
     (void)profileId;
     (void)computeInstances;
     (void)count;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetCreatableVgpus(nvmlGpuInstance_t gpuInstance, nvmlVgpuTypeIdInfo_t *pVgpus)
 {
     (void)gpuInstance;
     (void)pVgpus;
-    return nvmlfab_stub(14);
+    return nvmlfab_stub(12009040);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t gpuInstance, nvmlGpuInstanceInfo_t *info)
 {
     (void)gpuInstance;
     (void)info;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetVgpuHeterogeneousMode(nvmlGpuInstance_t gpuInstance, nvmlVgpuHeterogeneousMode_t *pHeterogeneousMode)
 {
     (void)gpuInstance;
     (void)pHeterogeneousMode;
-    return nvmlfab_stub(14);
+    return nvmlfab_stub(12009040);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetVgpuSchedulerLog(nvmlGpuInstance_t gpuInstance, nvmlVgpuSchedulerLogInfo_t *pSchedulerLogInfo)
 {
     (void)gpuInstance;
     (void)pSchedulerLogInfo;
-    return nvmlfab_stub(14);
+    return nvmlfab_stub(12009040);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetVgpuSchedulerLog_v2(nvmlGpuInstance_t gpuInstance, nvmlVgpuSchedulerLogInfo_v2_t *pSchedulerLogInfo)
 {
     (void)gpuInstance;
     (void)pSchedulerLogInfo;
-    return nvmlfab_stub(17);
+    return nvmlfab_stub(13002082);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetVgpuSchedulerState(nvmlGpuInstance_t gpuInstance, nvmlVgpuSchedulerStateInfo_t *pSchedulerStateInfo)
 {
     (void)gpuInstance;
     (void)pSchedulerStateInfo;
-    return nvmlfab_stub(14);
+    return nvmlfab_stub(12009040);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetVgpuSchedulerState_v2(nvmlGpuInstance_t gpuInstance, nvmlVgpuSchedulerStateInfo_v2_t *pSchedulerStateInfo)
 {
     (void)gpuInstance;
     (void)pSchedulerStateInfo;
-    return nvmlfab_stub(17);
+    return nvmlfab_stub(13002082);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetVgpuTypeCreatablePlacements(nvmlGpuInstance_t gpuInstance, nvmlVgpuCreatablePlacementInfo_t *pCreatablePlacementInfo)
 {
     (void)gpuInstance;
     (void)pCreatablePlacementInfo;
-    return nvmlfab_stub(14);
+    return nvmlfab_stub(12009040);
 }
 
 nvmlReturn_t nvmlGpuInstanceSetVgpuHeterogeneousMode(nvmlGpuInstance_t gpuInstance, const nvmlVgpuHeterogeneousMode_t *pHeterogeneousMode)
 {
     (void)gpuInstance;
     (void)pHeterogeneousMode;
-    return nvmlfab_stub(14);
+    return nvmlfab_stub(12009040);
 }
 
 nvmlReturn_t nvmlGpuInstanceSetVgpuSchedulerState(nvmlGpuInstance_t gpuInstance, nvmlVgpuSchedulerState_t *pScheduler)
 {
     (void)gpuInstance;
     (void)pScheduler;
-    return nvmlfab_stub(14);
+    return nvmlfab_stub(12009040);
 }
 
 nvmlReturn_t nvmlGpuInstanceSetVgpuSchedulerState_v2(nvmlGpuInstance_t gpuInstance, nvmlVgpuSchedulerState_v2_t *pSchedulerState)
 {
     (void)gpuInstance;
     (void)pSchedulerState;
-    return nvmlfab_stub(17);
+    return nvmlfab_stub(13002082);
 }
 
 nvmlReturn_t nvmlInit(void)
 {
-    return nvmlfab_init(357, NULL);
+    return nvmlfab_init(190, NULL);
 }
 
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
     const uint64_t a[] = {NVMLFAB_WORD(flags)};
-    return nvmlfab_init(358, a);
+    return nvmlfab_init(191, a);
 }
 
 nvmlReturn_t nvmlInit_v2(void)
 {
-    return nvmlfab_init(359, NULL);
+    return nvmlfab_init(192, NULL);
 }
 
 nvmlReturn_t nvmlInternalGetExportTable(const void **table, const void *guid)
@@ -2396,151 +2396,151 @@ nvmlReturn_t nvmlInternalGetExportTable(const void **table, const void *guid)
 nvmlReturn_t nvmlSetVgpuVersion(nvmlVgpuVersion_t *vgpuVersion)
 {
     (void)vgpuVersion;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlShutdown(void)
 {
-    return nvmlfab_shutdown(387, NULL);
+    return nvmlfab_shutdown(195, NULL);
 }
 
 nvmlReturn_t nvmlSystemEventSetCreate(nvmlSystemEventSetCreateRequest_t *request)
 {
     (void)request;
-    return nvmlfab_stub(14);
+    return nvmlfab_stub(12009040);
 }
 
 nvmlReturn_t nvmlSystemEventSetFree(nvmlSystemEventSetFreeRequest_t *request)
 {
     (void)request;
-    return nvmlfab_stub(14);
+    return nvmlfab_stub(12009040);
 }
 
 nvmlReturn_t nvmlSystemEventSetWait(nvmlSystemEventSetWaitRequest_t *request)
 {
     (void)request;
-    return nvmlfab_stub(14);
+    return nvmlfab_stub(12009040);
 }
 
 nvmlReturn_t nvmlSystemGetCPER_v1(nvmlGetCPER_v1_t *cper)
 {
     (void)cper;
-    return nvmlfab_stub(18);
+    return nvmlfab_stub(13003029);
 }
 
 nvmlReturn_t nvmlSystemGetConfComputeCapabilities(nvmlConfComputeSystemCaps_t *capabilities)
 {
     (void)capabilities;
-    return nvmlfab_stub(8);
+    return nvmlfab_stub(12002140);
 }
 
 nvmlReturn_t nvmlSystemGetConfComputeGpusReadyState(unsigned int *isAcceptingWork)
 {
     (void)isAcceptingWork;
-    return nvmlfab_stub(8);
+    return nvmlfab_stub(12002140);
 }
 
 nvmlReturn_t nvmlSystemGetConfComputeKeyRotationThresholdInfo(nvmlConfComputeGetKeyRotationThresholdInfo_t *pKeyRotationThrInfo)
 {
     (void)pKeyRotationThrInfo;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlSystemGetConfComputeSettings(nvmlSystemConfComputeSettings_t *settings)
 {
     (void)settings;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *state)
 {
     const uint64_t a[] = {NVMLFAB_WORD(state)};
-    return nvmlfab_gate(396, 8, a);
+    return nvmlfab_gate(334, 12002140, a);
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *cudaDriverVersion)
 {
     const uint64_t a[] = {NVMLFAB_WORD(cudaDriverVersion)};
-    return nvmlfab_gate(397, 1, a);
+    return nvmlfab_gate(196, 11000000, a);
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersion)
 {
     const uint64_t a[] = {NVMLFAB_WORD(cudaDriverVersion)};
-    return nvmlfab_gate(398, 1, a);
+    return nvmlfab_gate(197, 11000000, a);
 }
 
 nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *branchInfo, unsigned int length)
 {
     (void)branchInfo;
     (void)length;
-    return nvmlfab_stub(12);
+    return nvmlfab_stub(12006077);
 }
 
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(400, 1, a);
+    return nvmlfab_gate(198, 11000000, a);
 }
 
 nvmlReturn_t nvmlSystemGetHicVersion(unsigned int *hwbcCount, nvmlHwbcEntry_t *hwbcEntries)
 {
     const uint64_t a[] = {NVMLFAB_WORD(hwbcCount), NVMLFAB_WORD(hwbcEntries)};
-    return nvmlfab_gate(401, 1, a);
+    return nvmlfab_gate(199, 11000000, a);
 }
 
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(402, 1, a);
+    return nvmlfab_gate(200, 11000000, a);
 }
 
 nvmlReturn_t nvmlSystemGetNvlinkBwMode(unsigned int *nvlinkBwMode)
 {
     (void)nvlinkBwMode;
-    return nvmlfab_stub(8);
+    return nvmlfab_stub(12002140);
 }
 
 nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(pid), NVMLFAB_WORD(name), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(404, 1, a);
+    return nvmlfab_gate(201, 11000000, a);
 }
 
 nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int cpuNumber, unsigned int *count, nvmlDevice_t *deviceArray)
 {
     const uint64_t a[] = {NVMLFAB_WORD(cpuNumber), NVMLFAB_WORD(count), NVMLFAB_WORD(deviceArray)};
-    return nvmlfab_gate(405, 1, a);
+    return nvmlfab_gate(202, 11000000, a);
 }
 
 nvmlReturn_t nvmlSystemRegisterEvents(nvmlSystemRegisterEventRequest_t *request)
 {
     (void)request;
-    return nvmlfab_stub(14);
+    return nvmlfab_stub(12009040);
 }
 
 nvmlReturn_t nvmlSystemSetConfComputeGpusReadyState(unsigned int isAcceptingWork)
 {
     (void)isAcceptingWork;
-    return nvmlfab_stub(8);
+    return nvmlfab_stub(12002140);
 }
 
 nvmlReturn_t nvmlSystemSetConfComputeKeyRotationThresholdInfo(nvmlConfComputeSetKeyRotationThresholdInfo_t *pKeyRotationThrInfo)
 {
     (void)pKeyRotationThrInfo;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlSystemSetNvlinkBwMode(unsigned int nvlinkBwMode)
 {
     (void)nvlinkBwMode;
-    return nvmlfab_stub(8);
+    return nvmlfab_stub(12002140);
 }
 
 nvmlReturn_t nvmlUnitGetCount(unsigned int *unitCount)
 {
     const uint64_t a[] = {NVMLFAB_WORD(unitCount)};
-    return nvmlfab_gate(410, 1, a);
+    return nvmlfab_gate(203, 11000000, a);
 }
 
 nvmlReturn_t nvmlUnitGetDevices(nvmlUnit_t unit, unsigned int *deviceCount, nvmlDevice_t *devices)
@@ -2548,35 +2548,35 @@ nvmlReturn_t nvmlUnitGetDevices(nvmlUnit_t unit, unsigned int *deviceCount, nvml
     (void)unit;
     (void)deviceCount;
     (void)devices;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlUnitGetFanSpeedInfo(nvmlUnit_t unit, nvmlUnitFanSpeeds_t *fanSpeeds)
 {
     (void)unit;
     (void)fanSpeeds;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlUnitGetHandleByIndex(unsigned int index, nvmlUnit_t *unit)
 {
     (void)index;
     (void)unit;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlUnitGetLedState(nvmlUnit_t unit, nvmlLedState_t *state)
 {
     (void)unit;
     (void)state;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlUnitGetPsuInfo(nvmlUnit_t unit, nvmlPSUInfo_t *psu)
 {
     (void)unit;
     (void)psu;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlUnitGetTemperature(nvmlUnit_t unit, unsigned int type, unsigned int *temp)
@@ -2584,34 +2584,34 @@ nvmlReturn_t nvmlUnitGetTemperature(nvmlUnit_t unit, unsigned int type, unsigned
     (void)unit;
     (void)type;
     (void)temp;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlUnitGetUnitInfo(nvmlUnit_t unit, nvmlUnitInfo_t *info)
 {
     (void)unit;
     (void)info;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlUnitSetLedState(nvmlUnit_t unit, nvmlLedColor_t color)
 {
     (void)unit;
     (void)color;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceClearAccountingPids(nvmlVgpuInstance_t vgpuInstance)
 {
     (void)vgpuInstance;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetAccountingMode(nvmlVgpuInstance_t vgpuInstance, nvmlEnableState_t *mode)
 {
     (void)vgpuInstance;
     (void)mode;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetAccountingPids(nvmlVgpuInstance_t vgpuInstance, unsigned int *count, unsigned int *pids)
@@ -2619,7 +2619,7 @@ nvmlReturn_t nvmlVgpuInstanceGetAccountingPids(nvmlVgpuInstance_t vgpuInstance, 
     (void)vgpuInstance;
     (void)count;
     (void)pids;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetAccountingStats(nvmlVgpuInstance_t vgpuInstance, unsigned int pid, nvmlAccountingStats_t *stats)
@@ -2627,21 +2627,21 @@ nvmlReturn_t nvmlVgpuInstanceGetAccountingStats(nvmlVgpuInstance_t vgpuInstance,
     (void)vgpuInstance;
     (void)pid;
     (void)stats;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetEccMode(nvmlVgpuInstance_t vgpuInstance, nvmlEnableState_t *eccMode)
 {
     (void)vgpuInstance;
     (void)eccMode;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetEncoderCapacity(nvmlVgpuInstance_t vgpuInstance, unsigned int *encoderCapacity)
 {
     (void)vgpuInstance;
     (void)encoderCapacity;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetEncoderSessions(nvmlVgpuInstance_t vgpuInstance, unsigned int *sessionCount, nvmlEncoderSessionInfo_t *sessionInfo)
@@ -2649,7 +2649,7 @@ nvmlReturn_t nvmlVgpuInstanceGetEncoderSessions(nvmlVgpuInstance_t vgpuInstance,
     (void)vgpuInstance;
     (void)sessionCount;
     (void)sessionInfo;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetEncoderStats(nvmlVgpuInstance_t vgpuInstance, unsigned int *sessionCount, unsigned int *averageFps, unsigned int *averageLatency)
@@ -2658,7 +2658,7 @@ nvmlReturn_t nvmlVgpuInstanceGetEncoderStats(nvmlVgpuInstance_t vgpuInstance, un
     (void)sessionCount;
     (void)averageFps;
     (void)averageLatency;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetFBCSessions(nvmlVgpuInstance_t vgpuInstance, unsigned int *sessionCount, nvmlFBCSessionInfo_t *sessionInfo)
@@ -2666,35 +2666,35 @@ nvmlReturn_t nvmlVgpuInstanceGetFBCSessions(nvmlVgpuInstance_t vgpuInstance, uns
     (void)vgpuInstance;
     (void)sessionCount;
     (void)sessionInfo;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetFBCStats(nvmlVgpuInstance_t vgpuInstance, nvmlFBCStats_t *fbcStats)
 {
     (void)vgpuInstance;
     (void)fbcStats;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetFbUsage(nvmlVgpuInstance_t vgpuInstance, unsigned long long *fbUsage)
 {
     (void)vgpuInstance;
     (void)fbUsage;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetFrameRateLimit(nvmlVgpuInstance_t vgpuInstance, unsigned int *frameRateLimit)
 {
     (void)vgpuInstance;
     (void)frameRateLimit;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetGpuInstanceId(nvmlVgpuInstance_t vgpuInstance, unsigned int *gpuInstanceId)
 {
     (void)vgpuInstance;
     (void)gpuInstanceId;
-    return nvmlfab_stub(2);
+    return nvmlfab_stub(11001000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetGpuPciId(nvmlVgpuInstance_t vgpuInstance, char *vgpuPciId, unsigned int *length)
@@ -2702,28 +2702,28 @@ nvmlReturn_t nvmlVgpuInstanceGetGpuPciId(nvmlVgpuInstance_t vgpuInstance, char *
     (void)vgpuInstance;
     (void)vgpuPciId;
     (void)length;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(11006055);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetLicenseInfo(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuLicenseInfo_t *licenseInfo)
 {
     (void)vgpuInstance;
     (void)licenseInfo;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(11006055);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetLicenseInfo_v2(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuLicenseInfo_t *licenseInfo)
 {
     (void)vgpuInstance;
     (void)licenseInfo;
-    return nvmlfab_stub(3);
+    return nvmlfab_stub(11006055);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetLicenseStatus(nvmlVgpuInstance_t vgpuInstance, unsigned int *licensed)
 {
     (void)vgpuInstance;
     (void)licensed;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetMdevUUID(nvmlVgpuInstance_t vgpuInstance, char *mdevUuid, unsigned int size)
@@ -2731,7 +2731,7 @@ nvmlReturn_t nvmlVgpuInstanceGetMdevUUID(nvmlVgpuInstance_t vgpuInstance, char *
     (void)vgpuInstance;
     (void)mdevUuid;
     (void)size;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetMetadata(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuMetadata_t *vgpuMetadata, unsigned int *bufferSize)
@@ -2739,28 +2739,28 @@ nvmlReturn_t nvmlVgpuInstanceGetMetadata(nvmlVgpuInstance_t vgpuInstance, nvmlVg
     (void)vgpuInstance;
     (void)vgpuMetadata;
     (void)bufferSize;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetPlacementId(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuPlacementId_t *pPlacement)
 {
     (void)vgpuInstance;
     (void)pPlacement;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetRuntimeStateSize(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuRuntimeState_t *pState)
 {
     (void)vgpuInstance;
     (void)pState;
-    return nvmlfab_stub(13);
+    return nvmlfab_stub(12008090);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetType(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuTypeId_t *vgpuTypeId)
 {
     (void)vgpuInstance;
     (void)vgpuTypeId;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetUUID(nvmlVgpuInstance_t vgpuInstance, char *uuid, unsigned int size)
@@ -2768,7 +2768,7 @@ nvmlReturn_t nvmlVgpuInstanceGetUUID(nvmlVgpuInstance_t vgpuInstance, char *uuid
     (void)vgpuInstance;
     (void)uuid;
     (void)size;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetVmDriverVersion(nvmlVgpuInstance_t vgpuInstance, char *version, unsigned int length)
@@ -2776,7 +2776,7 @@ nvmlReturn_t nvmlVgpuInstanceGetVmDriverVersion(nvmlVgpuInstance_t vgpuInstance,
     (void)vgpuInstance;
     (void)version;
     (void)length;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetVmID(nvmlVgpuInstance_t vgpuInstance, char *vmId, unsigned int size, nvmlVgpuVmIdType_t *vmIdType)
@@ -2785,21 +2785,21 @@ nvmlReturn_t nvmlVgpuInstanceGetVmID(nvmlVgpuInstance_t vgpuInstance, char *vmId
     (void)vmId;
     (void)size;
     (void)vmIdType;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuInstanceSetEncoderCapacity(nvmlVgpuInstance_t vgpuInstance, unsigned int encoderCapacity)
 {
     (void)vgpuInstance;
     (void)encoderCapacity;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetBAR1Info(nvmlVgpuTypeId_t vgpuTypeId, nvmlVgpuTypeBar1Info_t *bar1Info)
 {
     (void)vgpuTypeId;
     (void)bar1Info;
-    return nvmlfab_stub(12);
+    return nvmlfab_stub(12006077);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetCapabilities(nvmlVgpuTypeId_t vgpuTypeId, nvmlVgpuCapability_t capability, unsigned int *capResult)
@@ -2807,7 +2807,7 @@ nvmlReturn_t nvmlVgpuTypeGetCapabilities(nvmlVgpuTypeId_t vgpuTypeId, nvmlVgpuCa
     (void)vgpuTypeId;
     (void)capability;
     (void)capResult;
-    return nvmlfab_stub(4);
+    return nvmlfab_stub(11007050);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetClass(nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeClass, unsigned int *size)
@@ -2815,7 +2815,7 @@ nvmlReturn_t nvmlVgpuTypeGetClass(nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeCla
     (void)vgpuTypeId;
     (void)vgpuTypeClass;
     (void)size;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetDeviceID(nvmlVgpuTypeId_t vgpuTypeId, unsigned long long *deviceID, unsigned long long *subsystemID)
@@ -2823,42 +2823,42 @@ nvmlReturn_t nvmlVgpuTypeGetDeviceID(nvmlVgpuTypeId_t vgpuTypeId, unsigned long 
     (void)vgpuTypeId;
     (void)deviceID;
     (void)subsystemID;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetFbReservation(nvmlVgpuTypeId_t vgpuTypeId, unsigned long long *fbReservation)
 {
     (void)vgpuTypeId;
     (void)fbReservation;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetFrameRateLimit(nvmlVgpuTypeId_t vgpuTypeId, unsigned int *frameRateLimit)
 {
     (void)vgpuTypeId;
     (void)frameRateLimit;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetFramebufferSize(nvmlVgpuTypeId_t vgpuTypeId, unsigned long long *fbSize)
 {
     (void)vgpuTypeId;
     (void)fbSize;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetGpuInstanceProfileId(nvmlVgpuTypeId_t vgpuTypeId, unsigned int *gpuInstanceProfileId)
 {
     (void)vgpuTypeId;
     (void)gpuInstanceProfileId;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetGspHeapSize(nvmlVgpuTypeId_t vgpuTypeId, unsigned long long *gspHeapSize)
 {
     (void)vgpuTypeId;
     (void)gspHeapSize;
-    return nvmlfab_stub(10);
+    return nvmlfab_stub(12004127);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetLicense(nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeLicenseString, unsigned int size)
@@ -2866,7 +2866,7 @@ nvmlReturn_t nvmlVgpuTypeGetLicense(nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeL
     (void)vgpuTypeId;
     (void)vgpuTypeLicenseString;
     (void)size;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetMaxInstances(nvmlDevice_t device, nvmlVgpuTypeId_t vgpuTypeId, unsigned int *vgpuInstanceCount)
@@ -2874,20 +2874,20 @@ nvmlReturn_t nvmlVgpuTypeGetMaxInstances(nvmlDevice_t device, nvmlVgpuTypeId_t v
     (void)device;
     (void)vgpuTypeId;
     (void)vgpuInstanceCount;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetMaxInstancesPerGpuInstance(nvmlVgpuTypeMaxInstance_t *pMaxInstance)
 {
     (void)pMaxInstance;
-    return nvmlfab_stub(14);
+    return nvmlfab_stub(12009040);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetMaxInstancesPerVm(nvmlVgpuTypeId_t vgpuTypeId, unsigned int *vgpuInstanceCountPerVm)
 {
     (void)vgpuTypeId;
     (void)vgpuInstanceCountPerVm;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetName(nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeName, unsigned int *size)
@@ -2895,14 +2895,14 @@ nvmlReturn_t nvmlVgpuTypeGetName(nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeName
     (void)vgpuTypeId;
     (void)vgpuTypeName;
     (void)size;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetNumDisplayHeads(nvmlVgpuTypeId_t vgpuTypeId, unsigned int *numDisplayHeads)
 {
     (void)vgpuTypeId;
     (void)numDisplayHeads;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetResolution(nvmlVgpuTypeId_t vgpuTypeId, unsigned int displayIndex, unsigned int *xdim, unsigned int *ydim)
@@ -2911,411 +2911,7 @@ nvmlReturn_t nvmlVgpuTypeGetResolution(nvmlVgpuTypeId_t vgpuTypeId, unsigned int
     (void)displayIndex;
     (void)xdim;
     (void)ydim;
-    return nvmlfab_stub(1);
+    return nvmlfab_stub(11000000);
 }
 
 #pragma GCC visibility pop
-
-nvmlReturn_t nvmlInternalSlot108(nvmlDevice_t device, unsigned int *limit)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(limit)};
-    return nvmlfab_gate(361, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot12(const char *busId, unsigned int *domain, unsigned int *bus, unsigned int *device, unsigned int *function)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(busId), NVMLFAB_WORD(domain), NVMLFAB_WORD(bus), NVMLFAB_WORD(device), NVMLFAB_WORD(function)};
-    return nvmlfab_gate(362, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot138(nvmlDevice_t device, unsigned int *violation)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(violation)};
-    return nvmlfab_gate(363, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot139(nvmlDevice_t device, unsigned int *supported)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(supported)};
-    return nvmlfab_gate(364, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot145(nvmlDevice_t device, unsigned long long lastSeen, unsigned int *type, nvmlInternalCount_t *count, nvmlInternalSamples_t *samples)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(lastSeen), NVMLFAB_WORD(type), NVMLFAB_WORD(count), NVMLFAB_WORD(samples)};
-    return nvmlfab_gate(365, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot157(nvmlDevice_t device, unsigned int *count)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count)};
-    return nvmlfab_gate(366, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot165(nvmlDevice_t device, int valuesCount, nvmlFieldValue_t *values)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(valuesCount), NVMLFAB_WORD(values)};
-    return nvmlfab_gate(367, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot207(nvmlDevice_t device, unsigned int *moduleId)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(moduleId)};
-    return nvmlfab_gate(368, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot208(nvmlDevice_t device, unsigned int link, nvmlNvLinkErrorCounter_t counter, unsigned int lanes, unsigned long long *counts)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(counter), NVMLFAB_WORD(lanes), NVMLFAB_WORD(counts)};
-    return nvmlfab_gate(369, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot211(nvmlDevice_t device, char *version)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(version)};
-    return nvmlfab_gate(370, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot213(nvmlDevice_t device, unsigned int *count, nvmlInternalProcess_t *processes)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count), NVMLFAB_WORD(processes)};
-    return nvmlfab_gate(371, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot214(nvmlDevice_t device, unsigned int *count, nvmlInternalProcess_t *processes)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count), NVMLFAB_WORD(processes)};
-    return nvmlfab_gate(372, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot215(nvmlDevice_t device, unsigned int *count, nvmlInternalProcess_t *processes)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(count), NVMLFAB_WORD(processes)};
-    return nvmlfab_gate(373, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot226(nvmlDevice_t device, nvmlInternalAtomicCaps_t *caps)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(caps)};
-    return nvmlfab_gate(374, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot23(const char *busId1, const char *busId2, unsigned int *level)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(busId1), NVMLFAB_WORD(busId2), NVMLFAB_WORD(level)};
-    return nvmlfab_gate(375, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot230(nvmlDevice_t device, unsigned int *generation)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(generation)};
-    return nvmlfab_gate(376, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot231(nvmlDevice_t device, char *partNumber, unsigned int length)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(partNumber), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(377, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot240(nvmlDevice_t device, int *limit)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(limit)};
-    return nvmlfab_gate(379, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot242(nvmlDevice_t device, unsigned int *mode)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
-    return nvmlfab_gate(380, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot243(nvmlDevice_t device, unsigned int *mode)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
-    return nvmlfab_gate(381, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot249(nvmlDevice_t device, unsigned int *mode)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
-    return nvmlfab_gate(382, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot65(nvmlDevice_t device, nvmlDeviceArchitecture_t *architecture)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(architecture)};
-    return nvmlfab_gate(383, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot72(nvmlDevice_t device, unsigned int *supported)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(supported)};
-    return nvmlfab_gate(384, 1, a);
-}
-
-nvmlReturn_t nvmlInternalSlot75(unsigned int index, unsigned int *domain, unsigned int *bus, unsigned int *device)
-{
-    const uint64_t a[] = {NVMLFAB_WORD(index), NVMLFAB_WORD(domain), NVMLFAB_WORD(bus), NVMLFAB_WORD(device)};
-    return nvmlfab_gate(385, 1, a);
-}
-
-/* Slot i is word i; the first word is the size in bytes. */
-const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
-    {.size = sizeof nvmlfab_slots},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot12},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot23},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot65},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot72},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot75},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot108},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot138},
-    {.slot = (void (*)(void))nvmlInternalSlot139},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot145},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot157},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot165},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot207},
-    {.slot = (void (*)(void))nvmlInternalSlot208},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot211},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot213},
-    {.slot = (void (*)(void))nvmlInternalSlot214},
-    {.slot = (void (*)(void))nvmlInternalSlot215},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot226},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot230},
-    {.slot = (void (*)(void))nvmlInternalSlot231},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot240},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot242},
-    {.slot = (void (*)(void))nvmlInternalSlot243},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlInternalSlot249},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-};

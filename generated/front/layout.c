@@ -3,7 +3,6 @@
 #include <stddef.h>
 
 #include "nvml.h"
-#include "internal.h"
 
 _Static_assert(sizeof(nvmlDevice_t) == 8, "sizeof(nvmlDevice_t)");
 _Static_assert(sizeof(nvmlGpuInstance_t) == 8, "sizeof(nvmlGpuInstance_t)");
@@ -1089,18 +1088,3 @@ _Static_assert(offsetof(nvmlEccBankRemapperStatus_v1_t, activeRemappings) == 0, 
 _Static_assert(offsetof(nvmlEccBankRemapperStatus_v1_t, inactiveRemappings) == 4, "offsetof(nvmlEccBankRemapperStatus_v1_t, inactiveRemappings)");
 _Static_assert(offsetof(nvmlEccBankRemapperStatus_v1_t, bPending) == 8, "offsetof(nvmlEccBankRemapperStatus_v1_t, bPending)");
 _Static_assert(offsetof(nvmlEccBankRemapperStatus_v1_t, histogram) == 12, "offsetof(nvmlEccBankRemapperStatus_v1_t, histogram)");
-_Static_assert(sizeof(nvmlInternalCount_t) == 4, "sizeof(nvmlInternalCount_t)");
-_Static_assert(offsetof(nvmlInternalCount_t, value) == 0, "offsetof(nvmlInternalCount_t, value)");
-_Static_assert(sizeof(nvmlInternalSamples_t) == 9760, "sizeof(nvmlInternalSamples_t)");
-_Static_assert(offsetof(nvmlInternalSamples_t, bytes) == 0, "offsetof(nvmlInternalSamples_t, bytes)");
-_Static_assert(sizeof(nvmlInternalProcess_t) == 4128, "sizeof(nvmlInternalProcess_t)");
-_Static_assert(offsetof(nvmlInternalProcess_t, pid) == 0, "offsetof(nvmlInternalProcess_t, pid)");
-_Static_assert(offsetof(nvmlInternalProcess_t, reserved0) == 4, "offsetof(nvmlInternalProcess_t, reserved0)");
-_Static_assert(offsetof(nvmlInternalProcess_t, usedGpuMemory) == 8, "offsetof(nvmlInternalProcess_t, usedGpuMemory)");
-_Static_assert(offsetof(nvmlInternalProcess_t, gpuInstanceId) == 16, "offsetof(nvmlInternalProcess_t, gpuInstanceId)");
-_Static_assert(offsetof(nvmlInternalProcess_t, computeInstanceId) == 20, "offsetof(nvmlInternalProcess_t, computeInstanceId)");
-_Static_assert(offsetof(nvmlInternalProcess_t, reserved1) == 24, "offsetof(nvmlInternalProcess_t, reserved1)");
-_Static_assert(offsetof(nvmlInternalProcess_t, name) == 32, "offsetof(nvmlInternalProcess_t, name)");
-_Static_assert(sizeof(nvmlInternalAtomicCaps_t) == 8, "sizeof(nvmlInternalAtomicCaps_t)");
-_Static_assert(offsetof(nvmlInternalAtomicCaps_t, outbound) == 0, "offsetof(nvmlInternalAtomicCaps_t, outbound)");
-_Static_assert(offsetof(nvmlInternalAtomicCaps_t, inbound) == 4, "offsetof(nvmlInternalAtomicCaps_t, inbound)");

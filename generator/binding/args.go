@@ -29,7 +29,7 @@ const (
 	Plain      Role = "struct"    // struct *            → *T, filled in a copy
 	Constant   Role = "const"     // const struct *      → *T
 	Versioned  Role = "versioned" // versioned struct *  → *T after a check of its version
-	Raw        Role = "raw"       // answered in C by the front; no Go function can retire it
+	Raw        Role = "raw"       // of a symbol that the front answers; it does not cross
 )
 
 // Arg is one or two parameters with the role that they play together.
@@ -95,6 +95,8 @@ func (s *Symbol) role(i int) (Arg, error) {
 	arg := Arg{Name: p.Name, At: i, Size: -1, Type: p.Type, Known: s.Header.Type(p.Type.Name)}
 	rule := ruleFor(s.Name, p.Name)
 	switch {
+	case s.Kind == Front:
+		arg.Role = Raw
 	case rule != nil && rule.Role != "":
 		arg.Role = rule.Role
 		if arg.Role == List || arg.Role == Slice || arg.Role == SizedBytes {
@@ -260,14 +262,11 @@ func macroVersion(h *model.Header, name string) (Accept, bool) {
 	return Accept{}, false
 }
 
-// Lifecycle names the symbols that begin and end what all others work on. Their functions get the engine itself.
-var Lifecycle = map[string]bool{"nvmlInit": true, "nvmlInit_v2": true, "nvmlInitWithFlags": true, "nvmlShutdown": true}
-
 // Context is the Go type of the first parameter of a function that no handle leads to the node: the snapshot of the call,
-// or the engine for the symbols of Lifecycle. It is empty for a function that has a handle.
+// or the engine for symbols that begin or end it. It is empty for a function that has a handle.
 func (s *Symbol) Context() string {
 	switch {
-	case Lifecycle[s.Name]:
+	case s.Kind == Lifecycle:
 		return "*engine.Engine"
 	case slices.ContainsFunc(s.Args, func(a Arg) bool { return a.Role == ByHandle }):
 		return ""
@@ -350,10 +349,7 @@ func (s *Symbol) Signature() string {
 }
 
 // Retirable reports whether a Go function can answer the symbol.
-func (s *Symbol) Retirable() bool {
-	return s.Func.Result.Name == "nvmlReturn_t" && s.Func.Result.Stars == 0 &&
-		!slices.ContainsFunc(s.Args, func(a Arg) bool { return a.Role == Raw })
-}
+func (s *Symbol) Retirable() bool { return s.Kind != Front }
 
 // HandleType is the engine's type behind a C handle: nvmlDevice_t is a Device.
 func HandleType(name string) string {

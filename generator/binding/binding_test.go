@@ -119,6 +119,34 @@ func TestRulesNameWhatExists(t *testing.T) {
 	}
 }
 
+func TestKinds(t *testing.T) {
+	_, symbols, err := Load(root)
+	require.NoError(t, err)
+	kind := map[string]Kind{}
+	for _, s := range symbols {
+		kind[s.Name] = s.Kind
+		assert.Equal(t, s.Kind == Lifecycle || s.Kind == Front, s.C != "", s.Name)
+		assert.Equal(t, s.Kind != Front, s.Retirable(), s.Name)
+	}
+	assert.Equal(t, Function, kind["nvmlDeviceGetName"])
+	assert.Equal(t, Function, kind["nvmlGetBlacklistDeviceCount"])
+	assert.Equal(t, Lifecycle, kind["nvmlInitWithFlags"])
+	assert.Equal(t, Front, kind["nvmlErrorString"])
+	assert.Equal(t, Slot, kind["nvmlInternalSlot65"])
+
+	refuse := func(c, want string) {
+		t.Helper()
+		symbols, err := bind(t, c)
+		require.NoError(t, err)
+		for _, s := range symbols {
+			require.ErrorContains(t, s.setKind(), want)
+		}
+	}
+	refuse("const char *nvmlX(void);", "nvmlX returns const char *, which no Go function can; add it to the table of kinds")
+	refuse("nvmlReturn_t nvmlInternalSlot256(void);", "nvmlInternalSlot256: nvidia-smi's table ends at 255")
+	assert.Contains(t, unusedKinds(map[string]*Symbol{}), "kind of nvmlShutdown: no header declares it")
+}
+
 func TestGoName(t *testing.T) {
 	for c, want := range map[string]string{
 		"nvmlMemory_v2_t": "Memory_v2_t", "NVML_ERROR_TIMEOUT": "ERROR_TIMEOUT", "nvmlReturn_t": "Return",

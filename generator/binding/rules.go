@@ -94,11 +94,6 @@ var rules = map[string][]Rule{
 	"nvmlInternalSlot165":       {{Param: "valuesCount", Role: Slice, Why: fillArray + "; each element has its own return code"}},
 	"nvmlInternalSlot208":       {{Param: "lanes", Role: Slice, Why: fillArray}},
 	"nvmlInternalSlot211":       {{Param: "version", Role: FixedText, Bytes: 0x40, Why: "as nvmlDeviceGetGspFirmwareVersion; no length is passed"}},
-	"nvmlErrorString":           {{Param: "result", Role: Raw, Why: "returns text, works before nvmlInit: the front answers it"}},
-	"nvmlInternalGetExportTable": {
-		{Param: "table", Role: Raw, Why: "a table of C functions: the front answers it"},
-		{Param: "guid", Role: Raw, Why: "a table of C functions: the front answers it"},
-	},
 }
 
 func ruleFor(symbol, param string) *Rule {

@@ -1,8 +1,11 @@
 package emit
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/dave/jennifer/jen"
@@ -11,14 +14,20 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/model"
 )
 
-// ABI renders package abi: the header's types and constants under their C names without
-// the prefix, the layout assertions, and the table of symbols.
+// ABI renders package abi: the header's types and constants under their C names without the prefix, the same of
+// nvidia-smi's table, assertions of their layouts, and the table of symbols.
 func ABI(in Input) (Files, error) {
-	out := Files{}
-	for name, build := range map[string]func(Input) *jen.File{
-		"abi/types.go": abiTypes, "abi/constants.go": abiConstants, "abi/layout.go": abiLayout, "abi/symbols.go": abiSymbols,
+	out := Files{"abi/symbols.txt": abiSymbols(in)}
+	for name, build := range map[string]func(*jen.File, Input){
+		"abi/types.go":     func(f *jen.File, in Input) { abiTypes(f, in.Header, in.Header) },
+		"abi/constants.go": func(f *jen.File, in Input) { abiConstants(f, in.Header) },
+		"abi/layout.go":    func(f *jen.File, in Input) { abiLayout(f, in.Header) },
+		"abi/slots.go":     abiSlots,
+		"abi/symbols.go":   abiVersions,
 	} {
-		text, err := render(build(in))
+		f := goFile("abi", "")
+		build(f, in)
+		text, err := render(f)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -27,16 +36,19 @@ func ABI(in Input) (Files, error) {
 	return out, nil
 }
 
-func abiTypes(in Input) *jen.File {
-	f := goFile("abi", "Package abi is nvml.h "+in.Header.NVML+` as Go: types and constants under their C names without the prefix.
+// abiTypes renders the types of h, whose names all knows.
+func abiTypes(f *jen.File, h, all *model.Header) {
+	if h == all {
+		f.PackageComment("Package abi is nvml.h " + h.NVML + ` as Go: types and constants under their C names without the prefix.
 
 A union is an array of the unsigned integers that its alignment asks for.`)
-	for _, t := range in.Header.Types {
+	}
+	for _, t := range h.Types {
 		name := binding.GoName(t.Name)
 		f.Comment(name + " is " + t.Name + ".")
 		switch t.Kind {
 		case model.Alias:
-			f.Type().Id(name).Op("=").Id(binding.GoName(in.Header.Type(t.Name).Name))
+			f.Type().Id(name).Op("=").Id(binding.GoName(all.Type(t.Name).Name))
 		case model.Scalar:
 			f.Type().Id(name).Add(goType(binding.GoType(*t.Of)))
 		case model.Handle:
@@ -54,7 +66,6 @@ A union is an array of the unsigned integers that its alignment asks for.`)
 		}
 		f.Line()
 	}
-	return f
 }
 
 func enumType(t *model.Type) string {
@@ -68,9 +79,8 @@ func enumType(t *model.Type) string {
 
 func fieldName(c string) string { return strings.ToUpper(c[:1]) + c[1:] }
 
-func abiConstants(in Input) *jen.File {
-	f := goFile("abi", "")
-	for _, t := range in.Header.Types {
+func abiConstants(f *jen.File, h *model.Header) {
+	for _, t := range h.Types {
 		if t.Kind != model.Enum {
 			continue
 		}
@@ -81,9 +91,12 @@ func abiConstants(in Input) *jen.File {
 			}
 		})
 	}
+	if len(h.Constants) == 0 {
+		return
+	}
 	f.Comment("Macros.")
 	f.Const().DefsFunc(func(g *jen.Group) {
-		for _, c := range in.Header.Constants {
+		for _, c := range h.Constants {
 			id := g.Id(binding.GoName(c.Name)).Op("=")
 			switch {
 			case c.Text != nil:
@@ -95,17 +108,15 @@ func abiConstants(in Input) *jen.File {
 			}
 		}
 	})
-	return f
 }
 
 // abiLayout lets the Go compiler compare every layout with the header's: arrays of
 // different lengths do not assign.
-func abiLayout(in Input) *jen.File {
-	f := goFile("abi", "")
+func abiLayout(f *jen.File, h *model.Header) {
 	same := func(want int64, expr *jen.Statement) {
 		f.Var().Id("_").Index(jen.Lit(int(want))).Struct().Op("=").Index(expr).Struct().Values()
 	}
-	for _, t := range in.Header.Types {
+	for _, t := range h.Types {
 		if t.Kind != model.Struct && t.Kind != model.Union {
 			continue
 		}
@@ -118,47 +129,62 @@ func abiLayout(in Input) *jen.File {
 			}
 		}
 	}
-	return f
 }
 
-// abiSymbols renders the table that numbers the symbols, and the versions.
-func abiSymbols(in Input) *jen.File {
-	f := goFile("abi", "")
-	f.Comment("ModelHash identifies the numbering below; front and core exchange it.")
-	f.Const().Id("ModelHash").Uint64().Op("=").Op(fmt.Sprintf("%#x", binding.Hash(in.Symbols)))
-	f.Comment("Version is a version of nvml.h and the driver branch that introduced it.")
-	f.Type().Id("Version").Struct(jen.Id("NVML").String(), jen.Id("Driver").Int())
+// abiSlots renders all of nvidia-smi's table in one file, so that a new entry changes no other of this package.
+func abiSlots(f *jen.File, in Input) {
+	abiTypes(f, in.Slots, in.Header.With(in.Slots))
+	abiConstants(f, in.Slots)
+	abiLayout(f, in.Slots)
+}
+
+// abiSymbols renders the status of every symbol, by number.
+func abiSymbols(in Input) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# %s\n# number, the NVML version that brought it, status, kind, symbol\n", notice)
+	byNumber := slices.SortedFunc(slices.Values(in.Symbols), func(a, b *binding.Symbol) int { return cmp.Compare(a.Number, b.Number) })
+	for _, s := range byNumber {
+		status := "stub"
+		if in.Implemented(s) {
+			status = "implemented"
+		}
+		fmt.Fprintf(&b, "%d %d %s %s %s\n", s.Number, s.Since, status, s.Kind, s.Name)
+	}
+	return b.Bytes()
+}
+
+// abiVersions renders the versions, and the code that reads symbols.txt.
+func abiVersions(f *jen.File, in Input) {
+	f.Comment("Version is a version of nvml.h, as text and as an integer (12004127 for 12.4.127), and the driver branch that introduced it.")
+	f.Type().Id("Version").Struct(jen.Id("NVML").String(), jen.Id("Number").Int(), jen.Id("Driver").Int())
 	f.Comment("Versions lists the known versions, oldest first.")
 	f.Var().Id("Versions").Op("=").Index(jen.Op("...")).Id("Version").ValuesFunc(func(g *jen.Group) {
-		for i, v := range in.Versions {
-			g.Line().Values(jen.Lit(v), jen.Lit(in.Drivers[i]))
+		for _, v := range in.Versions {
+			g.Line().Values(jen.Lit(v.NVML), jen.Lit(v.Number), jen.Lit(v.Driver))
 		}
 		g.Line()
 	})
-	f.Comment("Symbol is an exported function: the oldest version that declares it, counted from 1, and whether a Go function answers it.")
-	f.Type().Id("Symbol").Struct(jen.Id("Name").String(), jen.Id("Since").Int(), jen.Id("Implemented").Bool())
-	f.Comment("SymbolCount is the number of symbols of all versions.")
-	f.Const().Id("SymbolCount").Op("=").Lit(len(in.Symbols))
-	f.Comment("Symbols lists every function of every version by its number at the call gate. It is read from\ntext when asked for: a table of strings would cost every process that loads the core a relocation each.")
+	f.ImportAlias("embed", "_")
+	f.Anon("embed")
+	f.Comment(`Symbol is a function that libnvidia-ml.so answers: its number at the call gate, the Version.Number of the oldest version
+that has it, its kind ("slot" for entries of nvidia-smi's table, which are not exported), and whether it is more than a stub.`)
+	f.Type().Id("Symbol").Struct(jen.Id("Number").Int(), jen.Id("Name").String(), jen.Id("Since").Int(), jen.Id("Kind").String(),
+		jen.Id("Implemented").Bool())
+	f.Comment(`Symbols lists every function of every version by its number. It is read from text when asked for: a table of strings
+would cost every process that loads the core a relocation each.`)
 	f.Func().Id("Symbols").Params().Index().Id("Symbol").Block(
-		jen.Id("list").Op(":=").Make(jen.Index().Id("Symbol"), jen.Lit(0), jen.Id("SymbolCount")),
+		jen.Var().Id("list").Index().Id("Symbol"),
 		jen.For(jen.Id("line").Op(":=").Range().Qual("strings", "Lines").Call(jen.Id("symbols"))).Block(
-			jen.Id("name").Op(",").Id("rest").Op(",").Id("_").Op(":=").Qual("strings", "Cut").Call(jen.Id("line"), jen.Lit(" ")),
-			jen.Id("since").Op(",").Id("status").Op(",").Id("_").Op(":=").Qual("strings", "Cut").Call(jen.Id("rest"), jen.Lit(" ")),
-			jen.Id("n").Op(",").Id("_").Op(":=").Qual("strconv", "Atoi").Call(jen.Id("since")),
-			jen.Id("list").Op("=").Append(jen.Id("list"), jen.Id("Symbol").Values(
-				jen.Id("name"), jen.Id("n"), jen.Id("status").Op("==").Lit("implemented\n"))),
+			jen.Id("f").Op(":=").Qual("strings", "Fields").Call(jen.Id("line")),
+			jen.If(jen.Id("f").Index(jen.Lit(0)).Op("==").Lit("#")).Block(jen.Continue()),
+			jen.List(jen.Id("number"), jen.Id("_")).Op(":=").Qual("strconv", "Atoi").Call(jen.Id("f").Index(jen.Lit(0))),
+			jen.List(jen.Id("since"), jen.Id("_")).Op(":=").Qual("strconv", "Atoi").Call(jen.Id("f").Index(jen.Lit(1))),
+			jen.Id("list").Op("=").Append(jen.Id("list"), jen.Id("Symbol").Values(jen.Id("number"), jen.Id("f").Index(jen.Lit(4)),
+				jen.Id("since"), jen.Id("f").Index(jen.Lit(3)), jen.Id("f").Index(jen.Lit(2)).Op("==").Lit("implemented"))),
 		),
 		jen.Return(jen.Id("list")),
 	)
-	var text strings.Builder
-	for _, s := range in.Symbols {
-		status := "stub"
-		if in.Func(s.Name) != "" || FrontOnly[s.Name] {
-			status = "implemented"
-		}
-		fmt.Fprintf(&text, "%s %d %s\n", s.Name, s.Since, status)
-	}
-	f.Const().Id("symbols").Op("=").Op("`" + text.String() + "`")
-	return f
+	f.Line()
+	f.Comment("//go:embed symbols.txt")
+	f.Var().Id("symbols").String()
 }

@@ -5,6 +5,7 @@ package emit
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dave/jennifer/jen"
@@ -12,6 +13,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/binding"
 	"github.com/nvmlfab/nvmlfab/generator/model"
 	"github.com/nvmlfab/nvmlfab/generator/requirements"
+	headers "github.com/nvmlfab/nvmlfab/nvml-headers"
 )
 
 // Module is the import path of this project.
@@ -29,10 +31,34 @@ type Input struct {
 	Requires func(*binding.Symbol) requirements.Requirement
 
 	Header   *model.Header              // the version that is emitted
+	Slots    *model.Header              // nvidia-smi's table
 	Symbols  []*binding.Symbol          // of all versions
 	Func     func(symbol string) string // the Go function that retires a stub, or ""
-	Versions []string                   // all NVML versions, oldest first
-	Drivers  []int                      // the driver branch of each
+	Versions []headers.Version          // oldest first
+}
+
+// Implemented reports whether a symbol is no stub.
+func (in Input) Implemented(s *binding.Symbol) bool {
+	return s.Kind == binding.Front || in.Func(s.Name) != ""
+}
+
+// Exported lists the symbols of the library of in.Header's version.
+func (in Input) Exported() []*binding.Symbol {
+	return in.symbols(func(s *binding.Symbol) bool { return s.Kind != binding.Slot && s.In(in.Header.NVML) })
+}
+
+// slots lists the retired entries of nvidia-smi's table.
+func (in Input) slots() []*binding.Symbol {
+	return in.symbols(func(s *binding.Symbol) bool { return s.Kind == binding.Slot && in.Implemented(s) })
+}
+
+// retired lists the symbols that a Go function answers.
+func (in Input) retired() []*binding.Symbol {
+	return in.symbols(func(s *binding.Symbol) bool { return in.Func(s.Name) != "" })
+}
+
+func (in Input) symbols(which func(*binding.Symbol) bool) []*binding.Symbol {
+	return slices.DeleteFunc(slices.Clone(in.Symbols), func(s *binding.Symbol) bool { return !which(s) })
 }
 
 func goFile(pkg, doc string) *jen.File {

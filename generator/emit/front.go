@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,47 +13,16 @@ import (
 	headers "github.com/nvmlfab/nvmlfab/nvml-headers"
 )
 
-// lifecycle names the C functions behind the symbols that load and unload the core.
-var lifecycle = map[string]string{
-	"nvmlInit": "nvmlfab_init", "nvmlInit_v2": "nvmlfab_init", "nvmlInitWithFlags": "nvmlfab_init",
-	"nvmlShutdown": "nvmlfab_shutdown",
-}
-
-// FrontOnly names the symbols that the front answers in C, without a core.
-var FrontOnly = map[string]bool{"nvmlErrorString": true, "nvmlInternalGetExportTable": true}
-
 // Front renders the C sources of the library that exports in.Header's functions.
 func Front(in Input) Files {
 	return Files{
-		"front/front.c":   frontFunctions(in),
-		"front/layout.c":  frontLayout(in),
-		"front/symbols.h": frontSymbols(in),
+		"front/front.c":  frontFunctions(in),
+		"front/layout.c": frontLayout(in),
+		"front/shared.c": frontShared(in),
 	}
 }
 
-func frontSymbols(in Input) []byte {
-	return fmt.Appendf(nil, `/* %s */
-#ifndef NVMLFAB_SYMBOLS_H
-#define NVMLFAB_SYMBOLS_H
-#define NVMLFAB_MODEL_HASH UINT64_C(%#x)
-#define NVMLFAB_NVML_VERSION "%s"
-#endif
-`, notice, binding.Hash(in.Symbols), in.Header.NVML)
-}
-
-// Exported lists the symbols of a front: what its header declares and what no header does.
-func Exported(in Input) []*binding.Symbol {
-	return slices.DeleteFunc(slices.Clone(in.Symbols), func(s *binding.Symbol) bool { return s.Slot() > 0 || !s.In(in.Header.NVML) })
-}
-
-// slotWords is NVMLFAB_WORDS of front.h.
-const slotWords = 256
-
-// slots lists the retired entries of nvidia-smi's table.
-func slots(in Input) []*binding.Symbol {
-	return slices.DeleteFunc(slices.Clone(in.Symbols), func(s *binding.Symbol) bool { return s.Slot() == 0 || in.Func(s.Name) == "" })
-}
-
+// frontFunctions renders the functions that a version exports.
 func frontFunctions(in Input) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `/* %s */
@@ -60,59 +30,94 @@ func frontFunctions(in Input) []byte {
 #include "front.h"
 
 #pragma GCC visibility push(default)
-
 `, notice, in.Header.NVML)
-	function := func(s *binding.Symbol) {
-		proto := s.ProtoIn(in.Header.NVML)
-		fmt.Fprintf(&b, "%s\n{\n%s}\n\n", proto.Prototype(), body(in, s, proto))
+	for _, s := range in.Exported() {
+		function(&b, in, s)
 	}
-	for _, s := range Exported(in) {
-		function(s)
+	b.WriteString("\n#pragma GCC visibility pop\n")
+	return b.Bytes()
+}
+
+// frontShared renders what the fronts of all versions have in common.
+func frontShared(in Input) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `/* %s */
+/* What the fronts of all versions have in common: the hash of the model, and nvidia-smi's table of unnamed functions. */
+#include "front.h"
+
+const uint64_t nvmlfab_model_hash = UINT64_C(%#x);
+
+`, notice, binding.Hash(in.Symbols))
+	assertLayout(&b, in.Slots)
+	for _, s := range in.slots() {
+		function(&b, in, s)
 	}
-	b.WriteString("#pragma GCC visibility pop\n\n")
-	for _, s := range slots(in) {
-		function(s)
+	b.WriteString(`
+/* Entry n is word n; word 0 is the size in bytes. */
+const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
+    {.size = sizeof nvmlfab_slots},
+`)
+	names := map[int]string{}
+	for _, s := range in.slots() {
+		names[s.Slot()] = s.Name
 	}
-	b.WriteString("/* Slot i is word i; the first word is the size in bytes. */\nconst union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {\n")
-	slot := map[int]string{}
-	for _, s := range slots(in) {
-		slot[s.Slot()] = s.Name
-	}
-	b.WriteString("    {.size = sizeof nvmlfab_slots},\n")
-	for i := 1; i < slotWords; i++ {
-		fmt.Fprintf(&b, "    {.slot = (void (*)(void))%s},\n", cmp.Or(slot[i], "nvmlfab_unknown_slot"))
+	for i := 1; i < binding.Slots; i++ {
+		fmt.Fprintf(&b, "    {.slot = (void (*)(void))%s},\n", cmp.Or(names[i], "nvmlfab_unknown_slot"))
 	}
 	b.WriteString("};\n")
 	return b.Bytes()
 }
 
-func body(in Input, s *binding.Symbol, proto *model.Function) string {
-	switch s.Name {
-	case "nvmlErrorString":
-		return "    return nvmlfab_error_string(result);\n"
-	case "nvmlInternalGetExportTable":
-		return "    return nvmlfab_export_table(table, guid);\n"
+// function renders one definition.
+func function(b *bytes.Buffer, in Input, s *binding.Symbol) {
+	proto := s.ProtoIn(in.Header.NVML)
+	fmt.Fprintf(b, "\n%s\n{\n", proto.Prototype())
+	for _, line := range body(in, s, proto) {
+		fmt.Fprintf(b, "    %s;\n", line)
 	}
-	if in.Func(s.Name) == "" {
-		var unused strings.Builder
-		for _, p := range proto.Params {
-			fmt.Fprintf(&unused, "    (void)%s;\n", p.Name)
-		}
-		return fmt.Sprintf("%s    return nvmlfab_stub(%d);\n", unused.String(), s.Since)
-	}
-	args, block := "", "NULL"
-	if len(proto.Params) > 0 {
-		words := make([]string, len(proto.Params))
+	b.WriteString("}\n")
+}
+
+// body renders the statements of a function, by who answers it.
+func body(in Input, s *binding.Symbol, proto *model.Function) []string {
+	if s.Kind == binding.Front {
+		names := make([]string, len(proto.Params))
 		for i, p := range proto.Params {
-			words[i] = fmt.Sprintf("NVMLFAB_WORD(%s)", p.Name)
+			names[i] = p.Name
 		}
-		args = fmt.Sprintf("    const uint64_t a[] = {%s};\n", strings.Join(words, ", "))
-		block = "a"
+		return []string{fmt.Sprintf("return %s(%s)", s.C, strings.Join(names, ", "))}
 	}
-	if call := lifecycle[s.Name]; call != "" {
-		return fmt.Sprintf("%s    return %s(%d, %s);\n", args, call, s.Index, block)
+	if !in.Implemented(s) {
+		var lines []string
+		for _, p := range proto.Params {
+			lines = append(lines, "(void)"+p.Name)
+		}
+		return append(lines, fmt.Sprintf("return nvmlfab_stub(%d)", s.Since))
 	}
-	return fmt.Sprintf("%s    return %s(%d, %d, %s);\n", args, gate(in, s), s.Index, s.Since, block)
+	lines, block := argumentBlock(proto)
+	number := fmt.Sprint(s.Number)
+	if s.Kind == binding.Slot {
+		number = fmt.Sprintf("%#x", s.Number)
+	}
+	switch s.Kind {
+	case binding.Lifecycle:
+		lines = append(lines, fmt.Sprintf("return %s(%s, %s)", s.C, number, block))
+	default:
+		lines = append(lines, fmt.Sprintf("return %s(%s, %d, %s)", gate(in, s), number, s.Since, block))
+	}
+	return lines
+}
+
+// argumentBlock packs the parameters into words and names the array that holds them.
+func argumentBlock(proto *model.Function) (lines []string, block string) {
+	if len(proto.Params) == 0 {
+		return nil, "NULL"
+	}
+	words := make([]string, len(proto.Params))
+	for i, p := range proto.Params {
+		words[i] = fmt.Sprintf("NVMLFAB_WORD(%s)", p.Name)
+	}
+	return []string{fmt.Sprintf("const uint64_t a[] = {%s}", strings.Join(words, ", "))}, "a"
 }
 
 // frontLayout asserts every size and offset of the model against the real header.
@@ -123,13 +128,17 @@ func frontLayout(in Input) []byte {
 #include <stddef.h>
 
 #include "nvml.h"
-#include "internal.h"
 
 `, notice, in.Header.NVML)
+	assertLayout(&b, in.Header)
+	return b.Bytes()
+}
+
+func assertLayout(b *bytes.Buffer, h *model.Header) {
 	assert := func(expr string, want int64) {
-		fmt.Fprintf(&b, "_Static_assert(%s == %d, \"%s\");\n", expr, want, expr)
+		fmt.Fprintf(b, "_Static_assert(%s == %d, \"%s\");\n", expr, want, expr)
 	}
-	for _, t := range in.Header.Types {
+	for _, t := range h.Types {
 		if strings.Contains(t.Name, ".") || t.Kind == model.Alias {
 			continue
 		}
@@ -138,28 +147,30 @@ func frontLayout(in Input) []byte {
 			assert(fmt.Sprintf("offsetof(%s, %s)", t.Name, f.Name), f.Offset)
 		}
 	}
-	return b.Bytes()
 }
 
-// Verify reads a rendered front back and compares every definition with the header's
-// prototype, typedef names included: a C compiler lets an enum pass for an unsigned int.
-func Verify(header *model.Header, headerText, front []byte) error {
-	defined, err := model.ParseDefinitions(header.NVML, headerText, headers.Internal, front)
-	if err != nil {
-		return fmt.Errorf("rendered front: %w", err)
-	}
-	have := map[string]string{}
-	for _, f := range defined {
-		have[f.Name] = f.Prototype()
+// Verify reads rendered sources back and compares every definition with the declared prototype, typedef names included:
+// a C compiler lets an enum pass for an unsigned int.
+func Verify(in Input, headerText []byte, files Files) error {
+	front := map[string]string{}
+	for _, name := range []string{"front/front.c", "front/shared.c"} {
+		defined, err := model.ParseDefinitions(in.Header.NVML, headerText, headers.Internal, headers.Slots, files[name])
+		if err != nil {
+			return fmt.Errorf("rendered %s: %w", name, err)
+		}
+		for _, f := range defined {
+			front[f.Name] = f.Prototype()
+		}
 	}
 	var problems []string
-	for _, f := range header.Functions {
-		if h, ok := have[f.Name]; h != f.Prototype() && (ok || !f.Internal) {
-			problems = append(problems, fmt.Sprintf("rendered front: have %q, the header declares %q", h, f.Prototype()))
+	for _, s := range append(in.Exported(), in.slots()...) {
+		want := s.ProtoIn(in.Header.NVML).Prototype()
+		if have := front[s.Name]; have != want {
+			problems = append(problems, fmt.Sprintf("rendered front: have %q, the header declares %q", have, want))
 		}
-		delete(have, f.Name)
+		delete(front, s.Name)
 	}
-	for name := range have {
+	for _, name := range slices.Sorted(maps.Keys(front)) {
 		problems = append(problems, fmt.Sprintf("rendered front: the header does not declare %s", name))
 	}
 	if len(problems) > 0 {

@@ -172,6 +172,16 @@ func (h *Header) Type(name string) *Type {
 	return nil
 }
 
+// With is the header with what slots declares beyond it.
+func (h *Header) With(slots *Header) *Header {
+	return &Header{
+		NVML:      h.NVML,
+		Types:     slices.Concat(h.Types, slots.Types),
+		Constants: slices.Concat(h.Constants, slots.Constants),
+		Functions: slices.Concat(h.Functions, slots.Functions),
+	}
+}
+
 // Function returns the prototype of that name, or nil.
 func (h *Header) Function(name string) *Function {
 	for _, f := range h.Functions {

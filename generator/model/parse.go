@@ -29,11 +29,11 @@ typedef long __predefined_ptrdiff_t;
 // Types and constants come from the second reading, in which internal, what no header
 // declares, follows. Layouts are those of LP64, which amd64 and arm64 share.
 func Parse(nvml, name string, text, internal []byte) (*Header, error) {
-	plain, err := parse(nvml, name, text, nil, "")
+	plain, err := parse(nvml, "", source{name, text})
 	if err != nil {
 		return nil, err
 	}
-	full, err := parse(nvml, name, text, internal, "#define NVML_NO_UNVERSIONED_FUNC_DEFS\n")
+	full, err := parse(nvml, unguarded, source{name, text}, source{internalName, internal})
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,38 @@ func Parse(nvml, name string, text, internal []byte) (*Header, error) {
 	return full, nil
 }
 
-const internalName = "internal.h"
+// ParseSlots reads what slots, which follows the header, declares beyond it: the entries of nvidia-smi's table.
+func ParseSlots(name string, text, slots []byte) (*Header, error) {
+	header, err := parse(SlotsName, unguarded, source{name, text})
+	if err != nil {
+		return nil, err
+	}
+	all, err := parse(SlotsName, unguarded, source{name, text}, source{slotsName, slots})
+	if err != nil {
+		return nil, err
+	}
+	all.Types = all.Types[len(header.Types):] // in the order of their declarations
+	all.Functions = slices.DeleteFunc(all.Functions, func(f *Function) bool { return header.Function(f.Name) != nil })
+	all.Constants = slices.DeleteFunc(all.Constants, func(c *Constant) bool {
+		return slices.ContainsFunc(header.Constants, func(d *Constant) bool { return c.Name == d.Name })
+	})
+	return all, nil
+}
+
+// SlotsName stands in the model of nvidia-smi's table where others have the version of their header.
+const SlotsName = "slots"
+
+const (
+	internalName = "internal.h"
+	slotsName    = "slots.h"
+	unguarded    = "#define NVML_NO_UNVERSIONED_FUNC_DEFS\n"
+)
+
+// source is a C file under the name that errors call it by.
+type source struct {
+	name string
+	text []byte
+}
 
 // parser collects one reading.
 type parser struct {
@@ -58,16 +89,18 @@ type parser struct {
 	tags   map[string]string // struct, union or enum tag → first typedef name
 }
 
-func parse(nvml, name string, text, internal []byte, prologue string) (*Header, error) {
+// parse reads sources one after the other; the first is the header.
+func parse(nvml, prologue string, sources ...source) (*Header, error) {
+	name := sources[0].name
 	abi, err := cc.NewABI("linux", "amd64")
 	if err != nil {
 		return nil, fmt.Errorf("parse %s: %w", name, err)
 	}
-	ast, err := cc.Translate(&cc.Config{ABI: abi, EvalAllMacros: true}, []cc.Source{
-		{Name: "<predefined>", Value: predefined + prologue},
-		{Name: name, Value: text},
-		{Name: internalName, Value: internal},
-	})
+	text := []cc.Source{{Name: "<predefined>", Value: predefined + prologue}}
+	for _, s := range sources {
+		text = append(text, cc.Source{Name: s.name, Value: s.text})
+	}
+	ast, err := cc.Translate(&cc.Config{ABI: abi, EvalAllMacros: true}, text)
 	if err != nil {
 		return nil, fmt.Errorf("parse %s: %w", name, err)
 	}
@@ -75,10 +108,10 @@ func parse(nvml, name string, text, internal []byte, prologue string) (*Header, 
 	for l := ast.TranslationUnit; l != nil; l = l.TranslationUnit {
 		decl := l.ExternalDeclaration.Declaration
 		file := l.ExternalDeclaration.Position().Filename
-		if decl == nil || file != name && file != internalName {
+		if decl == nil || !slices.ContainsFunc(sources, func(s source) bool { return s.name == file }) {
 			continue
 		}
-		if err := p.declaration(decl, file == internalName); err != nil {
+		if err := p.declaration(decl, file != name); err != nil {
 			return nil, fmt.Errorf("%s: %w", decl.Position(), err)
 		}
 	}
@@ -369,7 +402,7 @@ func integer(v cc.Value) (int64, bool) {
 
 // ParseDefinitions returns the prototypes of the functions that a rendered C source
 // defines, read with the header's types. Its #include lines are left out.
-func ParseDefinitions(nvml string, header, internal, source []byte) ([]*Function, error) {
+func ParseDefinitions(nvml string, header, internal, slots, source []byte) ([]*Function, error) {
 	abi, err := cc.NewABI("linux", "amd64")
 	if err != nil {
 		return nil, err
@@ -383,9 +416,10 @@ func ParseDefinitions(nvml string, header, internal, source []byte) ([]*Function
 	}
 	const name = "front.c"
 	ast, err := cc.Translate(&cc.Config{ABI: abi}, []cc.Source{
-		{Name: "<predefined>", Value: predefined + gate + "#define NVML_NO_UNVERSIONED_FUNC_DEFS\n"},
+		{Name: "<predefined>", Value: predefined + gate + unguarded},
 		{Name: "nvml.h", Value: prototype.ReplaceAll(header, []byte("${1}declared_nvml"))},
 		{Name: internalName, Value: internalPrototype.ReplaceAll(internal, []byte("${1}declared_nvml"))},
+		{Name: slotsName, Value: internalPrototype.ReplaceAll(slots, []byte("${1}declared_nvml"))},
 		{Name: name, Value: strings.Join(lines, "")},
 	})
 	if err != nil {
@@ -414,10 +448,13 @@ var prototype = regexp.MustCompile(`(DECLDIR[ *a-z]*?\s)nvml`)
 
 var internalPrototype = regexp.MustCompile(`(?m)^(nvmlReturn_t )nvml`)
 
-// gate declares what rendered functions call.
+// gate declares what rendered sources use.
 const gate = `
 typedef unsigned long uint64_t;
 #define NULL ((void *)0)
+#define UINT64_C(x) x##UL
+#define _Static_assert(condition, text)
+#define offsetof(type, field) 0
 #define NVMLFAB_WORD(x) 0
 #define NVMLFAB_WORDS 256
 union nvmlfab_word_or_slot { uint64_t size; void (*slot)(void); };

@@ -9,21 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nvmlfab/nvmlfab/generator/binding"
-	"github.com/nvmlfab/nvmlfab/generator/model"
-	headers "github.com/nvmlfab/nvmlfab/nvml-headers"
 )
 
 func symbols(t *testing.T) []*binding.Symbol {
 	t.Helper()
-	versions, err := headers.Versions()
-	require.NoError(t, err)
-	var list []*model.Header
-	for _, v := range versions {
-		h, err := model.Read(filepath.Join("..", "..", "nvml-headers", "model", v.NVML+".json"))
-		require.NoError(t, err)
-		list = append(list, h)
-	}
-	bound, err := binding.Bind(list)
+	_, bound, err := binding.Load(filepath.Join("..", ".."))
 	require.NoError(t, err)
 	return bound
 }

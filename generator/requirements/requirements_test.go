@@ -1,7 +1,6 @@
 package requirements
 
 import (
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,21 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nvmlfab/nvmlfab/generator/binding"
-	"github.com/nvmlfab/nvmlfab/generator/model"
-	headers "github.com/nvmlfab/nvmlfab/nvml-headers"
 )
 
 func symbols(t *testing.T) []*binding.Symbol {
 	t.Helper()
-	versions, err := headers.Versions()
-	require.NoError(t, err)
-	var list []*model.Header
-	for _, v := range versions {
-		h, err := model.Read(filepath.Join("../../nvml-headers/model", v.NVML+".json"))
-		require.NoError(t, err)
-		list = append(list, h)
-	}
-	out, err := binding.Bind(list)
+	_, out, err := binding.Load("../..")
 	require.NoError(t, err)
 	return out
 }

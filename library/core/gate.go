@@ -29,25 +29,25 @@ func main() {}
 // node is the engine of the process. The front's first call makes it.
 var node *engine.Engine
 
-// nvmlfab_call is the core's one export: it answers symbol number index with a block of
+// nvmlfab_call is the core's one export: it answers the symbol of that number with a block of
 // argument words. A panic answers UNKNOWN with one line and never unwinds into C.
 //
 //export nvmlfab_call
-func nvmlfab_call(index C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
+func nvmlfab_call(number C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
 	defer func() {
 		if r := recover(); r != nil {
 			ret = C.uint32_t(abi.ERROR_UNKNOWN)
-			complain(uint32(index), r)
+			complain(uint32(number), r)
 		}
 	}()
 	makeRoom(false)
-	if index < C.uint32_t(len(dispatch.Calls)) && dispatch.Calls[index] != nil {
-		return C.uint32_t(dispatch.Calls[index](node.Snapshot(), args))
+	if call := dispatch.Call(uint32(number)); call != nil {
+		return C.uint32_t(call(node.Snapshot(), args))
 	}
-	switch index {
+	switch number {
 	case hello:
-		*(*uint64)(marshal.Pointer(args, 2)) = abi.ModelHash
-		if marshal.Word[uint64](args, 0) != abi.ModelHash {
+		*(*uint64)(marshal.Pointer(args, 2)) = dispatch.ModelHash
+		if marshal.Word[uint64](args, 0) != dispatch.ModelHash {
 			return C.uint32_t(abi.ERROR_LIB_RM_VERSION_MISMATCH)
 		}
 		engine.Say = host.Complain
@@ -82,10 +82,12 @@ func makeRoom(use bool) {
 //go:noinline
 func touch(a, b, c, d, e, f, g, h *room) {}
 
-func complain(index uint32, r any) {
-	name := fmt.Sprintf("call %#x", index)
-	if index < abi.SymbolCount {
-		name = abi.Symbols()[index].Name
+func complain(number uint32, r any) {
+	name := fmt.Sprintf("call %#x", number)
+	for _, s := range abi.Symbols() {
+		if s.Number == int(number) {
+			name = s.Name
+		}
 	}
 	engine.Complain(fmt.Errorf("%s: internal error: %v; please report it", name, r))
 	if host.Getenv("NVMLFAB_DEBUG") != "" {

@@ -13,17 +13,19 @@
 #pragma GCC visibility push(default)
 #include "nvml.h"
 #include "internal.h"
+#include "slots.h"
 #pragma GCC visibility pop
 
-#include "symbols.h"
+/* Identifies what front and core have to agree on; they compare it at load. */
+extern const uint64_t nvmlfab_model_hash;
 
 /* What the core exports: the symbol's number and a block of argument words. */
-typedef uint32_t (*nvmlfab_call_fn)(uint32_t index, const uint64_t *args);
+typedef uint32_t (*nvmlfab_call_fn)(uint32_t number, const uint64_t *args);
 
 /* Numbers beyond every symbol are spoken between front and core alone. */
 enum {
     NVMLFAB_HELLO = 0xffffff00u,   /* hash, struct nvmlfab_space *, uint64_t *core_hash */
-    NVMLFAB_LEVEL = 0xffffff01u,   /* answers the configured driver's place among the NVML versions */
+    NVMLFAB_LEVEL = 0xffffff01u,   /* answers the NVML version of the configured driver */
     NVMLFAB_RESTORE = 0xffffff02u, /* rebuilds after a fork what the handles in use stand for */
 };
 
@@ -39,8 +41,8 @@ struct nvmlfab_space {
     uint64_t config_size;
 };
 
-/* level is 0 while NVML is not initialised, otherwise the place of the configured driver
- * among the NVML versions, counted from 1. The mark generation counts cores from 1: each
+/* level is 0 while NVML is not initialised, otherwise the NVML version of the configured
+ * driver as an integer: 12004127 for 12.4.127. The mark generation counts cores from 1: each
  * fork that is followed by a call brings one. It reads 0 in a child that called no fork
  * handlers, until that is noticed. */
 struct nvmlfab_front {
@@ -98,7 +100,8 @@ static inline uint64_t nvmlfab_word(const void *arg, size_t size)
 
 #define NVMLFAB_WORD(arg) nvmlfab_word(&(arg), sizeof(arg))
 
-/* Why a symbol that came with NVML version number since cannot be asked, or NVML_SUCCESS. */
+/* Why a symbol that came with NVML version since, an integer as level is, cannot be asked; or
+ * NVML_SUCCESS. */
 static inline nvmlReturn_t nvmlfab_closed(uint32_t since)
 {
     uint32_t level = atomic_load_explicit(&nvmlfab_front.level, memory_order_acquire);

@@ -355,12 +355,12 @@ static nvmlReturn_t greet(const char *path, struct nvmlfab_space *space, nvmlfab
     void *symbol = dlsym(opening.core, "nvmlfab_call");
     memcpy(&call, &symbol, sizeof call);
     uint64_t hash = 0;
-    const uint64_t args[] = {NVMLFAB_MODEL_HASH, (uint64_t)(uintptr_t)space, (uint64_t)(uintptr_t)&hash};
+    const uint64_t args[] = {nvmlfab_model_hash, (uint64_t)(uintptr_t)space, (uint64_t)(uintptr_t)&hash};
     if (call == NULL) {
         host_complain("%s is no nvmlfab core; put the core of this library beside it or name it in NVMLFAB_CORE", core.path);
-    } else if (call(NVMLFAB_HELLO, args) != NVML_SUCCESS || hash != NVMLFAB_MODEL_HASH) {
+    } else if (call(NVMLFAB_HELLO, args) != NVML_SUCCESS || hash != nvmlfab_model_hash) {
         host_complain("the core %s was built for another model (%016llx) than this library (%016llx); take both from one build",
-                      core.path, (unsigned long long)hash, (unsigned long long)NVMLFAB_MODEL_HASH);
+                      core.path, (unsigned long long)hash, (unsigned long long)nvmlfab_model_hash);
     } else {
         *out = call;
         answer = NVML_SUCCESS;

@@ -1,5 +1,5 @@
 // A core in C, as small as threads.c can do with, in the place of the one in Go: with it a race detector for C sees both
-// ends of the gate. The symbols' numbers come from the command line.
+// ends of the gate. The symbols' numbers and the model's hash come from the command line.
 #include <pthread.h>
 
 #include "front.h"
@@ -34,10 +34,10 @@ __attribute__((visibility("default"))) uint32_t nvmlfab_call(uint32_t index, con
 	switch (index) {
 	case NVMLFAB_HELLO:
 		space = (struct nvmlfab_space *)(uintptr_t)a[1];
-		*(uint64_t *)(uintptr_t)a[2] = NVMLFAB_MODEL_HASH;
+		*(uint64_t *)(uintptr_t)a[2] = MODEL_HASH;
 		return NVML_SUCCESS;
 	case NVMLFAB_LEVEL:
-		return 1000;
+		return 999999999; // younger than every function
 	case nvmlInit_v2_:
 		first = atomic_fetch_add(&space->next, GPUS);
 		return NVML_SUCCESS;

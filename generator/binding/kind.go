@@ -1,0 +1,75 @@
+package binding
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// Kind tells who answers a symbol.
+type Kind string
+
+const (
+	Function  Kind = "function"  // a stub in C, until a Go function retires it
+	Lifecycle Kind = "lifecycle" // a Go function, called by the C that loads and unloads the core
+	Front     Kind = "front"     // the front, in C and without the core
+	Slot      Kind = "slot"      // as Function, but an entry of nvidia-smi's table and not exported
+)
+
+// kinds is the one table of symbols that are more than a function, with the C of library/front that answers each.
+var kinds = map[string]struct {
+	kind Kind
+	c    string
+}{
+	"nvmlInit":                   {Lifecycle, "nvmlfab_init"},
+	"nvmlInit_v2":                {Lifecycle, "nvmlfab_init"},
+	"nvmlInitWithFlags":          {Lifecycle, "nvmlfab_init"},
+	"nvmlShutdown":               {Lifecycle, "nvmlfab_shutdown"},
+	"nvmlErrorString":            {Front, "nvmlfab_error_string"},
+	"nvmlInternalGetExportTable": {Front, "nvmlfab_export_table"},
+}
+
+var slotName = regexp.MustCompile(`^nvmlInternalSlot([1-9]\d*)$`)
+
+// Slots is the number of words in nvidia-smi's table, which is NVMLFAB_WORDS in front.h. Word 0 is the table's size.
+const Slots = 256
+
+// setKind decides who answers the symbol.
+func (s *Symbol) setKind() error {
+	s.Kind = Function
+	if special, ok := kinds[s.Name]; ok {
+		s.Kind, s.C = special.kind, special.c
+	} else if slotName.MatchString(s.Name) {
+		s.Kind = Slot
+		if n := s.Slot(); n >= Slots {
+			return fmt.Errorf("%s: nvidia-smi's table ends at %d", s.Name, Slots-1)
+		}
+	}
+	if r := s.Func.Result; s.Kind != Front && (r.Name != "nvmlReturn_t" || r.Stars > 0) {
+		return fmt.Errorf("%s returns %s, which no Go function can; add it to the table of kinds", s.Name, r)
+	}
+	return nil
+}
+
+// Slot is the symbol's place in nvidia-smi's table, 0 for all other kinds.
+func (s *Symbol) Slot() int {
+	m := slotName.FindStringSubmatch(s.Name)
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
+
+// unusedKinds reports entries of the table that name no symbol.
+func unusedKinds(byName map[string]*Symbol) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(kinds)) {
+		if byName[name] == nil {
+			out = append(out, fmt.Sprintf("kind of %s: no header declares it", name))
+		}
+	}
+	return out
+}
