@@ -239,7 +239,7 @@ test: setup
 	  else printf 'skipped: staticcheck could not be fetched\n--- SKIP: staticcheck\n' | tee -a $(log); fi)
 	$(call phase,generated code is fresh,$(generator) --check)
 	$(call phase,unit tests,$(call gotest,$$(go list ./... | grep -v '/tests$$')))
-	$(call phase,engine under the race detector,$(call gotest,-race ./handwritten/... ./engine/...))
+	$(call phase,engine under the race detector,$(call gotest,-race ./handwritten/... ./engine/... ./library/...))
 	$(call phase,build,$(MAKE) --no-print-directory all)
 	$(call phase,end-to-end tests,$(call gotest,-count=1 -timeout 30m ./tests))
 	$(call phase,kernel modules in a virtual machine,$(MAKE) --no-print-directory -C kernel test-kernel 2>&1 | tee -a $(log))

@@ -30,7 +30,7 @@ type caller struct {
 func newCaller(t *testing.T, program string, env ...string) *caller {
 	t.Helper()
 	cmd := exec.Command(program, filepath.Join(library, "libnvidia-ml.so.1"))
-	cmd.Env = append(append(environ(), "NVMLFAB_STATE_DIR="+t.TempDir()), env...)
+	cmd.Env = append(append(environ(), "NVMLFAB_STATE_DIR="+stateDir(t)), env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()

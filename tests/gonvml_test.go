@@ -127,7 +127,7 @@ func TestGoNVML(t *testing.T) {
 
 // show checks a board, which a variable of the environment chooses.
 func show(t *testing.T, b *profiles.Board, program string, seen map[string]bool, variable, value string) {
-	t.Setenv("NVMLFAB_STATE_DIR", t.TempDir())
+	t.Setenv("NVMLFAB_STATE_DIR", stateDir(t))
 	t.Setenv(variable, value)
 	c := &checker{T: t, board: b, known: known(t, b), seen: seen}
 	c.lib = nvml.New(nvml.WithLibraryPath(filepath.Join(library, "libnvidia-ml.so.1")))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nvmlfab/nvmlfab/tests/debian"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -109,7 +110,7 @@ func runIn(t *testing.T, dir string, env []string, name string, args ...string) 
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(append(environ(), "NVMLFAB_STATE_DIR="+t.TempDir()), env...)
+	cmd.Env = append(append(environ(), "NVMLFAB_STATE_DIR="+stateDir(t)), env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
@@ -118,6 +119,27 @@ func runIn(t *testing.T, dir string, env []string, name string, args ...string) 
 		require.NoError(t, err)
 	}
 	return outcome{cmd.String(), stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// stateDir is a state directory for programs that only read: the test fails if anything is in it at
+// the end.
+func stateDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Cleanup(func() { assert.Empty(t, leftIn(t, dir), "left in the state directory") })
+	return dir
+}
+
+// leftIn names what is in a folder.
+func leftIn(t *testing.T, dir string) []string {
+	t.Helper()
+	var names []string
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
 }
 
 // environ is this process's environment without what steers nvmlfab, or a make around the test.

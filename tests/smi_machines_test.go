@@ -68,7 +68,7 @@ func profiled(t *testing.T, driver int, profile string) machine {
 // run runs nvidia-smi on the machine.
 func (m machine) run(t *testing.T, args ...string) outcome {
 	t.Helper()
-	return ends(t, "", append(with(library, "NVMLFAB_STATE_DIR="+t.TempDir()), m.env...), m.program, args...)
+	return ends(t, "", append(with(library, "NVMLFAB_STATE_DIR="+stateDir(t)), m.env...), m.program, args...)
 }
 
 // hangs is how long a program may take before it counts as hung. It needs seconds at most, on a

@@ -39,7 +39,7 @@ func TestSMISurroundings(t *testing.T) {
 				require.NotEmpty(t, here)
 
 				quoted := "'" + strings.Join(append([]string{m.program}, args...), "' '") + "'"
-				env := append(with(library, "NVMLFAB_STATE_DIR="+t.TempDir(), "SHELL=/bin/sh"), m.env...)
+				env := append(with(library, "NVMLFAB_STATE_DIR="+stateDir(t), "SHELL=/bin/sh"), m.env...)
 				env = append(env, "LC_ALL=de_DE.UTF-8", "LOCPATH="+locale, "TZ="+zone, "TERM=xterm-256color")
 				there := ends(t, t.TempDir(), env, "script", "-qec", quoted, "/dev/null").succeeds(t).stdout
 
@@ -69,6 +69,21 @@ func germany(t *testing.T) string {
 
 var loops = flag.Int("loops", 50, "how often TestSMILeavesNothing runs nvidia-smi")
 
+// TestStateDirectoryIsWatched: a file in the state directory, or in a place that all programs share,
+// does not escape the tests that say there is none.
+func TestStateDirectoryIsWatched(t *testing.T) {
+	dir := t.TempDir()
+	require.Empty(t, leftIn(t, dir))
+	run(t, []string{"NVMLFAB_STATE_DIR=" + dir}, "sh", "-c", `mkdir "$NVMLFAB_STATE_DIR/caps" && : > "$NVMLFAB_STATE_DIR/state.json"`).succeeds(t)
+	assert.Equal(t, []string{"caps", "state.json"}, leftIn(t, dir))
+
+	f, err := os.CreateTemp("/tmp", "nvmlfab-core.")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.Remove(f.Name()) })
+	require.NoError(t, f.Close())
+	assert.Contains(t, strays(t), f.Name())
+}
+
 // TestSMILeavesNothing: however often nvidia-smi runs, no file and no process of it stays behind. -loops=1000 is the long
 // form.
 func TestSMILeavesNothing(t *testing.T) {
@@ -90,9 +105,7 @@ func TestSMILeavesNothing(t *testing.T) {
 		require.ErrorIs(t, syscall.Kill(-cmd.Process.Pid, 0), syscall.ESRCH, "run %d left a process", i)
 	}
 	for variable, dir := range private {
-		entries, err := os.ReadDir(dir)
-		require.NoError(t, err)
-		assert.Empty(t, entries, variable)
+		assert.Empty(t, leftIn(t, dir), variable)
 	}
 	after := strays(t)
 	for path := range before {
@@ -104,7 +117,7 @@ func TestSMILeavesNothing(t *testing.T) {
 // strays are the files in places that all programs share and that could be ours by their names.
 func strays(t *testing.T) map[string]bool {
 	t.Helper()
-	ours, tests := regexp.MustCompile(`(?i)nv|cuda|fab|smi|core`), regexp.MustCompile(`^Test|^go-`)
+	ours, tests := regexp.MustCompile(`(?i)nv|cuda|fab|smi|core`), regexp.MustCompile(`^Test|^go-|^tmp\.`)
 	found := map[string]bool{}
 	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm", "/run"} {
 		entries, _ := os.ReadDir(dir)
