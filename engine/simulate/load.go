@@ -8,6 +8,8 @@
 package simulate
 
 import (
+	"hash/fnv"
+	"io"
 	"math"
 
 	"github.com/nvmlfab/nvmlfab/profiles"
@@ -31,7 +33,7 @@ const (
 
 // inputs are all that readings depend on. Devices with equal inputs read the same.
 type inputs struct {
-	index       uint32
+	device      uint64 // what keeps the noise of one GPU apart from that of another
 	dynamic     profiles.DynamicMetrics
 	utilization profiles.Utilization
 	used        struct{ gpu, memory uint32 } // by processes, in percent
@@ -45,7 +47,7 @@ type inputs struct {
 // inputsOf collects the inputs. A GPU's engines are at least as busy as its processes keep them.
 func inputsOf(d *profiles.Device, s Settings) inputs {
 	in := inputs{
-		index: d.Index, dynamic: d.DynamicMetrics, utilization: d.Utilization, power: d.Power, thermal: d.Thermal,
+		device: identity(d.UUID), dynamic: d.DynamicMetrics, utilization: d.Utilization, power: d.Power, thermal: d.Thermal,
 		clocks: d.Clocks, reasons: d.ClocksThrottleReasons, settings: s,
 	}
 	var encoder, decoder uint32
@@ -132,10 +134,18 @@ const (
 // noise is a number from 0 up to 1, another one for every second of the period.
 func (in *inputs) noise(n noise, second int64) float64 {
 	x := mix(uint64(in.dynamic.Seed.Or(0)))
-	x = mix(x ^ uint64(in.index))
+	x = mix(x ^ in.device)
 	x = mix(x ^ uint64(n))
 	x = mix(x ^ uint64(second))
 	return float64(x>>11) / (1 << 53)
+}
+
+// identity is a number made of a GPU's UUID, which is the same wherever the GPU is seen: its index is another one in a
+// container that sees some of the GPUs.
+func identity(uuid profiles.UUID) uint64 {
+	h := fnv.New64a()
+	io.WriteString(h, string(uuid))
+	return h.Sum64()
 }
 
 // mix is the output function of SplitMix64.

@@ -222,7 +222,7 @@ func TestAgrees(t *testing.T) {
 	a, b := course(t, bursts, Settings{}), course(t, bursts, Settings{})
 	other := course(t, bursts+"    seed: 2\n", Settings{})
 	second := device(t, bursts)
-	second.Index = 1
+	second.UUID = "GPU-0a2d3f6e-92c4-4f4b-8a53-5f2d1c0b7e11"
 	differ := 0
 	for s := range int64(600) {
 		require.Equal(t, a.At(noon+s), b.At(noon+s))
