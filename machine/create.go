@@ -17,6 +17,8 @@ type Maker struct {
 	Source func(dir int, name string, n *Node) error
 	// Share lets files of one content, which their owner cannot change, be links to one file.
 	Share bool
+	// Seal keeps files that nobody may write from root, who may write all others.
+	Seal bool
 
 	shared map[string]place
 	kept   []int // folders
@@ -80,6 +82,13 @@ func (m *Maker) file(dir int, name string, n *Node) error {
 	if n.Source != "" && m.Source != nil {
 		return m.Source(dir, name, n)
 	}
+	if m.Seal && n.Mode.Perm()&0o222 == 0 {
+		if err := writeFile(dir, name, n); err != nil {
+			return err
+		}
+		seal(dir, name)
+		return nil
+	}
 	if !m.Share || n.Mode.Perm() != readable || n.Source != "" {
 		return writeFile(dir, name, n)
 	}
@@ -138,4 +147,19 @@ func writeFile(dir int, name string, n *Node) error {
 		err = e
 	}
 	return err
+}
+
+// immutable is FS_IMMUTABLE_FL of linux/fs.h.
+const immutable = 0x10
+
+// seal makes a file immutable. Root's CAP_DAC_OVERRIDE would otherwise let it write a file of a tmpfs that sysfs would not
+// let it write. A tmpfs before Linux 6.0 has no such flag, and root without CAP_LINUX_IMMUTABLE cannot set it: then a write
+// changes this one file.
+func seal(dir int, name string) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	_ = unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, immutable)
 }

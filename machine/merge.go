@@ -70,7 +70,7 @@ func (m *merger) cover(at string, n *Node) error {
 		return err
 	}
 	m.mounts = append(m.mounts, at)
-	maker := Maker{Device: toNull, Share: true}
+	maker := Maker{Device: toNull, Share: os.Geteuid() != 0, Seal: os.Geteuid() == 0}
 	defer maker.Close()
 	return fill(at, "/proc/self/fd/"+strconv.Itoa(fd), n, &maker)
 }

@@ -399,6 +399,18 @@ func TestMachineVariables(t *testing.T) {
 	}
 }
 
+// TestMachineReadOnly: what sysfs lets nobody write, root does not write either, and nothing else changes with it.
+func TestMachineReadOnly(t *testing.T) {
+	namespaces(t)
+	script := `cd /sys/bus/pci/devices; cat */vendor > $1/before; if (echo 0xdead > $2/vendor) 2>/dev/null; then echo written; fi
+truncate -s 0 $2/vendor 2>/dev/null && echo cut; cat */vendor | cmp - $1/before && echo same; cd $2; echo 1 > enable && cat enable; stat -c %U%h vendor`
+	out := run(t, nil, launcher(t), "run", "--namespace", "--", "sh", "-c", script, "sh", t.TempDir(), busIDs(t, "h100")[0]).succeeds(t)
+	assert.Equal(t, "same", out.lines()[0])
+	if os.Geteuid() == 0 {
+		assert.Equal(t, []string{"same", "1", "root1"}, out.lines())
+	}
+}
+
 // TestMachineKilled: launches that are killed at any moment leave nothing.
 func TestMachineKilled(t *testing.T) {
 	namespaces(t)
