@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/nvmlfab/nvmlfab/generator/model"
+	headers "github.com/nvmlfab/nvmlfab/nvml-headers"
 )
 
 // Symbol is a function of libnvidia-ml.so, in every version that has it.
@@ -39,6 +40,11 @@ func (s *Symbol) GoName() string { return strings.TrimPrefix(s.Name, "nvml") }
 
 // In reports whether a header declares the symbol.
 func (s *Symbol) In(nvml string) bool { return s.ProtoIn(nvml) != nil }
+
+// Early reports whether the driver of an NVML version has the symbol although that version's header lacks it.
+func (s *Symbol) Early(v headers.Version) bool {
+	return early[s.Name] != "" && s.Since <= v.Number && !s.In(v.NVML)
+}
 
 // ProtoIn is the symbol's prototype in that version, or nil.
 func (s *Symbol) ProtoIn(nvml string) *model.Function {

@@ -47,6 +47,12 @@ func (in Input) Exported() []*binding.Symbol {
 	return in.symbols(func(s *binding.Symbol) bool { return s.Kind != binding.Slot && s.In(in.Header.NVML) })
 }
 
+// early lists the symbols that the driver of in.Header's version has and its header lacks.
+func (in Input) early() []*binding.Symbol {
+	at := slices.IndexFunc(in.Versions, func(v headers.Version) bool { return v.NVML == in.Header.NVML })
+	return in.symbols(func(s *binding.Symbol) bool { return s.Early(in.Versions[at]) })
+}
+
 // slots lists the retired entries of nvidia-smi's table.
 func (in Input) slots() []*binding.Symbol {
 	return in.symbols(func(s *binding.Symbol) bool { return s.Kind == binding.Slot && in.Implemented(s) })

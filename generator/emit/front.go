@@ -15,11 +15,39 @@ import (
 
 // Front renders the C sources of the library that exports in.Header's functions.
 func Front(in Input) Files {
-	return Files{
+	files := Files{
 		"front/front.c":  frontFunctions(in),
 		"front/layout.c": frontLayout(in),
 		"front/shared.c": frontShared(in),
 	}
+	if len(in.early()) > 0 {
+		files["front/early.c"] = frontEarly(in)
+	}
+	return files
+}
+
+// frontEarly renders the functions that the version's driver has and its header lacks. The header may lack their types,
+// too, so every parameter is a word: callers pass integers, enums and pointers alike in eight bytes, and the core looks at
+// as many of them as the parameter has.
+func frontEarly(in Input) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `/* %s */
+/* What drivers of NVML %s have and its nvml.h does not declare. */
+#include "front.h"
+
+#pragma GCC visibility push(default)
+`, notice, in.Header.NVML)
+	for _, s := range in.early() {
+		proto := *s.Func
+		proto.Params = slices.Clone(proto.Params)
+		for i := range proto.Params {
+			proto.Params[i].Type = model.CType{Name: "uint64_t"}
+		}
+		fmt.Fprintf(&b, "\n%s;", proto.Prototype())
+		definition(&b, in, s, &proto)
+	}
+	b.WriteString("\n#pragma GCC visibility pop\n")
+	return b.Bytes()
 }
 
 // frontFunctions renders the functions that a version exports.
@@ -68,9 +96,12 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
 	return b.Bytes()
 }
 
-// function renders one definition.
+// function renders the definition of a symbol that the header declares.
 func function(b *bytes.Buffer, in Input, s *binding.Symbol) {
-	proto := s.ProtoIn(in.Header.NVML)
+	definition(b, in, s, s.ProtoIn(in.Header.NVML))
+}
+
+func definition(b *bytes.Buffer, in Input, s *binding.Symbol, proto *model.Function) {
 	fmt.Fprintf(b, "\n%s\n{\n", proto.Prototype())
 	for _, line := range body(in, s, proto) {
 		fmt.Fprintf(b, "    %s;\n", line)
