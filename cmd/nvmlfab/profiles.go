@@ -67,6 +67,7 @@ type validateCmd struct {
 
 func (validateCmd) Help() string {
 	return `Every file is read as the library would read it. What is wrong is said with file and line, and the exit status is 1.
+Keys that nothing reads yet get a warning.
 Example:
 
     nvmlfab profiles validate mine.yaml`
@@ -79,6 +80,9 @@ func (c validateCmd) Run() error {
 		if err != nil {
 			wrong = append(wrong, err)
 			continue
+		}
+		for _, key := range board.Ignored() {
+			fmt.Fprintf(os.Stderr, "nvmlfab: %s: %s is accepted, but nothing reads it yet\n", file, key)
 		}
 		gpus := "GPUs"
 		if len(board.Devices) == 1 {

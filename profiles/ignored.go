@@ -1,0 +1,29 @@
+package profiles
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Ignored lists the keys about failures that the profile gives and nothing reads, for warnings.
+func (b *Board) Ignored() []string {
+	var out []string
+	for _, d := range b.Devices {
+		f := d.Failure
+		if f.Mode.Value == "ecc_uncorrectable" {
+			out = append(out, "failure.mode: ecc_uncorrectable")
+		}
+		if f.Xid.Code.Valid {
+			out = append(out, "failure.xid")
+		}
+		if !f.Loses() {
+			for key, given := range map[string]bool{"after_calls": f.AfterCalls.Valid, "probability": f.Probability.Valid, "seed": f.Seed.Valid} {
+				if given {
+					out = append(out, fmt.Sprintf("failure.%s, without mode: lost or fallen_off_bus", key))
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
