@@ -14,9 +14,9 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/registry"
 )
 
-// TestEveryStubCanBeRetired writes a function for each symbol, with the signature that the generator prescribes, into a
-// copy of the project, and has the Go compiler prove the calls against the engine as it is.
-func TestEveryStubCanBeRetired(t *testing.T) {
+// allRetired is a copy of the project with a function for each symbol, of the signature that the generator prescribes.
+func allRetired(t *testing.T) *project {
+	t.Helper()
 	p := loaded(t)
 	var source strings.Builder
 	source.WriteString("package handwritten\n\nimport (\n\t\"github.com/nvmlfab/nvmlfab/generated/abi\"\n\t\"github.com/nvmlfab/nvmlfab/engine\"\n)\n\n")
@@ -53,10 +53,16 @@ func TestEveryStubCanBeRetired(t *testing.T) {
 	var err error
 	p.registry, err = registry.Read(scratch, handDir, p.symbols)
 	require.NoError(t, err)
+	return p
+}
+
+// TestEveryStubCanBeRetired has the Go compiler prove the calls of every retired stub against the engine as it is.
+func TestEveryStubCanBeRetired(t *testing.T) {
+	p := allRetired(t)
 	require.NoError(t, p.generate())
 
 	cmd := exec.Command("go", "vet", "./library/...", "./generated/...", "./handwritten")
-	cmd.Dir = scratch
+	cmd.Dir = p.root
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
 }

@@ -10,14 +10,14 @@ import (
 )
 
 // python runs a program on NVIDIA's Python bindings and the library in dir.
-func python(t *testing.T, dir, bindings, program string) outcome {
+func python(t *testing.T, dir, bindings, program string, env ...string) outcome {
 	t.Helper()
 	interpreter, err := exec.LookPath("python3")
 	if err != nil {
 		skip(t, err.Error())
 	}
 	modules := filepath.Dir(fetched(t, bindings, "pynvml.py"))
-	return run(t, with(dir, "PYTHONPATH="+modules, "PYTHONDONTWRITEBYTECODE=1"), interpreter, "-c", program)
+	return run(t, with(dir, append(env, "PYTHONPATH="+modules, "PYTHONDONTWRITEBYTECODE=1")...), interpreter, "-c", program)
 }
 
 func TestPynvml(t *testing.T) {
