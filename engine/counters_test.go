@@ -51,14 +51,14 @@ func TestCountersGoOn(t *testing.T) {
 	e := enginetest.Start(t, "extends: h100\ncount: 2\nnvlink: {defaults: {error_rate: 100}}\n").Engine()
 	errors := func() uint64 { return e.Snapshot().Devices[1].LinkErrors(3) }
 	first := errors()
-	require.NoError(t, e.Publish(erring(t, 1, "")))
+	require.NoError(t, e.Publish(engine.Node{Board: erring(t, 1, "")}))
 	assert.Equal(t, first, errors())
 	enginetest.At(t, noon.Add(10*time.Second))
 	assert.Equal(t, first+10, errors())
 	enginetest.At(t, noon.Add(-time.Hour))
 	assert.Equal(t, first+10, errors(), "as much as was counted already")
-	require.NoError(t, e.Publish(erring(t, 2, "")))
-	require.NoError(t, e.Publish(erring(t, 2, "")))
+	require.NoError(t, e.Publish(engine.Node{Board: erring(t, 2, "")}))
+	require.NoError(t, e.Publish(engine.Node{Board: erring(t, 2, "")}))
 	assert.Equal(t, first+10, errors())
 	enginetest.At(t, noon.Add(15*time.Second))
 	assert.Equal(t, first+20, errors())
@@ -69,11 +69,11 @@ func TestWarmthGoesOn(t *testing.T) {
 	const warms = "  dynamic_metrics: {temperature: {base_c: 30, ramp_c: 60}, utilization: {gpu_min: %d, gpu_max: %d}}"
 	enginetest.At(t, noon)
 	e := enginetest.Start(t, "extends: h100\ncount: 2\ndevice_defaults:\n"+fmt.Sprintf(warms, 100, 100)+"\n").Engine()
-	require.NoError(t, e.Publish(erring(t, 1, fmt.Sprintf(warms, 0, 0))))
+	require.NoError(t, e.Publish(engine.Node{Board: erring(t, 1, fmt.Sprintf(warms, 0, 0))}))
 	assert.EqualValues(t, 90, temperature(e.Snapshot().Devices[0]).Value)
 	enginetest.At(t, noon.Add(30*time.Second))
 	assert.InDelta(t, 30+60*0.368, temperature(e.Snapshot().Devices[0]).Value, 1)
-	require.NoError(t, e.Publish(erring(t, 2, fmt.Sprintf(warms, 0, 0))))
+	require.NoError(t, e.Publish(engine.Node{Board: erring(t, 2, fmt.Sprintf(warms, 0, 0))}))
 	assert.InDelta(t, 30+60*0.368, temperature(e.Snapshot().Devices[0]).Value, 1, "another change does not warm it again")
 }
 
@@ -108,7 +108,7 @@ func TestCountersNeverFall(t *testing.T) {
 		})
 	}
 	for i := range 300 {
-		assert.NoError(t, e.Publish(boards[i%len(boards)]))
+		assert.NoError(t, e.Publish(engine.Node{Board: boards[i%len(boards)]}))
 	}
 	done.Store(true)
 	readers.Wait()

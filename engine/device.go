@@ -2,10 +2,11 @@ package engine
 
 import "github.com/nvmlfab/nvmlfab/profiles"
 
-// Device is a GPU as one snapshot shows it.
+// Device is a GPU, or a MIG device, as one snapshot shows it.
 type Device struct {
 	view
 	*profiles.Device
-	meter meter
-	fault *fault
+	Instance *ComputeInstance // of a MIG device; nil for a whole GPU
+	meter    meter
+	fault    *fault
 }

@@ -3,11 +3,8 @@
 package engine
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,8 +50,11 @@ func (e *Engine) Start() error {
 		return err
 	}
 	config.origin = e.origin()
-	e.current.Store(e.begin(board, config.origin).snapshot(board))
-	e.host.Keep(config.bytes())
+	node := Node{Board: board}
+	if err := e.host.Keep(config.append(node)); err != nil {
+		return err
+	}
+	e.current.Store(e.begin(config, board).snapshot(node))
 	return nil
 }
 
@@ -62,8 +62,8 @@ func (e *Engine) Start() error {
 func (e *Engine) Stop() {
 	e.lifecycle.Lock()
 	defer e.lifecycle.Unlock()
-	e.current.Store(e.empty())
-	e.host.Keep(nil)
+	e.current.Swap(e.empty()).generation.free()
+	_ = e.host.Keep(nil) // nothing always has room
 }
 
 // Restore makes the node again in a process that was forked, from the configuration of before the fork, whatever has
@@ -79,40 +79,15 @@ func (e *Engine) Restore() abi.Return {
 }
 
 func (e *Engine) restore() error {
-	config := kept(e.host.Kept())
-	board, err := config.board()
+	config, node, err := restored(e.host.Kept())
 	if err != nil {
 		return err
 	}
-	g := e.begin(board, config.origin)
+	g := e.begin(config, node.Board)
 	if !g.adopt() {
 		return fmt.Errorf("the handles are not those of before the fork; call nvmlShutdown and nvmlInit")
 	}
-	e.current.Store(g.snapshot(board))
-	return nil
-}
-
-// Publish makes a board, of which anything may have changed, the node as it is now. What nvmlInit fixed stays: the
-// driver, the number of devices and their order, UUIDs, PCI addresses and minor numbers.
-func (e *Engine) Publish(board *profiles.Board) error {
-	e.lifecycle.Lock()
-	defer e.lifecycle.Unlock()
-	old := e.current.Load()
-	if len(old.Devices) == 0 || len(board.Devices) != len(old.Devices) {
-		return fmt.Errorf("a board of %d devices cannot take the place of one of %d", len(board.Devices), len(old.Devices))
-	}
-	fixed := *board
-	fixed.Name, fixed.System = old.Board.Name, old.Board.System
-	fixed.Devices = slices.Clone(board.Devices)
-	for i := range fixed.Devices {
-		d, was := &fixed.Devices[i], old.Devices[i]
-		d.Index, d.UUID, d.MinorNumber, d.PCI.BusID = was.Index, was.UUID, was.MinorNumber, was.PCI.BusID
-	}
-	next, end := old.generation.snapshot(&fixed), old.end()
-	for i, d := range next.Devices {
-		d.follow(old.Devices[i], end)
-	}
-	e.current.Store(next)
+	e.current.Store(g.snapshot(node))
 	return nil
 }
 
@@ -150,20 +125,6 @@ func (c config) board() (*profiles.Board, error) {
 		return nil, fmt.Errorf("NVMLFAB_PROFILE: %w", err)
 	}
 	return board, nil
-}
-
-// bytes is c for a host to keep, and kept the inverse.
-func (c config) bytes() []byte { return fmt.Appendf(nil, "%d\x00%s\x00%s", c.origin, c.name, c.text) }
-
-func kept(b []byte) (c config) {
-	origin, b, _ := bytes.Cut(b, []byte{0})
-	name, text, _ := bytes.Cut(b, []byte{0})
-	c.origin, _ = strconv.ParseInt(string(origin), 10, 64)
-	c.name = string(name)
-	if len(text) > 0 {
-		c.text = text
-	}
-	return c
 }
 
 // Complain says in one line on stderr why an answer is an error, where no return code can.

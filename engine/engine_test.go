@@ -224,7 +224,7 @@ func TestPublish(t *testing.T) {
 	board.Devices[0].Name = profiles.Some("another")
 	board.Devices[0].UUID = "GPU-11111111-1111-1111-1111-111111111111"
 	board.Devices[0].MinorNumber = profiles.Some[uint32](77)
-	require.NoError(t, e.Publish(&board))
+	require.NoError(t, e.Publish(engine.Node{Board: &board}))
 
 	d, ret := e.Snapshot().Device(handle, engine.Alive)
 	require.Equal(t, abi.SUCCESS, ret)
@@ -238,9 +238,9 @@ func TestPublish(t *testing.T) {
 	assert.Equal(t, "Tesla T4", d.Name.Value)
 
 	board.Devices = nil
-	assert.Error(t, e.Publish(&board), "nvmlInit fixed the number of devices")
+	assert.Error(t, e.Publish(engine.Node{Board: &board}), "nvmlInit fixed the number of devices")
 	e.Stop()
-	assert.Error(t, e.Publish(old.Board), "no node")
+	assert.Error(t, e.Publish(engine.Node{Board: old.Board}), "no node")
 }
 
 // child is the engine of a process that was forked: another core in the same memory.
@@ -286,7 +286,14 @@ func TestRestoreTheSameBoard(t *testing.T) {
 	require.Len(t, e.Snapshot().Devices, 2)
 	assert.Equal(t, "Tesla T4", e.Snapshot().Devices[0].Name.Value)
 
-	h.Keep([]byte("0\x00t4\x00"))
+	config := h.Kept()
+	for n := range config {
+		require.NoError(t, h.Keep(config[:n]))
+		assert.Equal(t, abi.ERROR_UNKNOWN, child(h).Restore(), "%d bytes of what was kept", n)
+	}
+	other, elsewhere := started(t, "NVMLFAB_PROFILE", "t4")
+	require.Len(t, other.Snapshot().Devices, 1)
+	require.NoError(t, h.Keep(elsewhere.Kept()))
 	assert.Equal(t, abi.ERROR_UNKNOWN, child(h).Restore(), "other GPUs than the handles stand for")
 	parent.Stop()
 	assert.Empty(t, h.Kept(), "a generation that ended leaves nothing")

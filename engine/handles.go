@@ -14,23 +14,26 @@ import (
 type generation struct {
 	engine  *Engine
 	number  uint64
+	source  config
 	devices []atomic.Uintptr // the handles of GPUs, by device number; 0 until somebody asks for it
 	faults  []*fault         // of GPUs, by device number; nil where nothing fails
 	started bool             // the generation has a snapshot already
 	serial  atomic.Uint64    // the newest serial of objects that belong to the process
 	origin  int64            // when counters begin, in ms since 1970
 	latest  atomic.Int64     // see tick
+	records sync.Mutex       // held while one of these changes
 
 	mu     sync.Mutex
-	others map[host.Key]uintptr
+	others map[host.Key]uintptr // the handles of the node's other objects
 }
 
-// begin makes a generation with a board's devices, whose counters begin at an origin.
-func (e *Engine) begin(board *profiles.Board, origin int64) *generation {
+// begin makes a generation with a board's devices.
+func (e *Engine) begin(source config, board *profiles.Board) *generation {
 	return &generation{
 		engine:  e,
 		number:  e.host.Generation(),
-		origin:  origin,
+		origin:  source.origin,
+		source:  source,
 		devices: make([]atomic.Uintptr, len(board.Devices)),
 		faults:  make([]*fault, len(board.Devices)),
 		others:  map[host.Key]uintptr{},
@@ -42,9 +45,10 @@ func (g *generation) adopt() bool {
 	fits := true
 	g.engine.host.All(g.number, func(handle uintptr, key host.Key) {
 		switch {
+		case ofProcess(key.Kind):
+			g.serial.Store(max(g.serial.Load(), key.Serial))
 		case key.Kind != host.Device:
 			g.others[key] = handle
-			g.serial.Store(max(g.serial.Load(), key.Serial))
 		case uint64(key.Device) < uint64(len(g.devices)):
 			g.devices[key.Device].Store(handle)
 		default:
@@ -52,6 +56,20 @@ func (g *generation) adopt() bool {
 		}
 	})
 	return fits
+}
+
+// free drops what the process holds, when the generation ends.
+func (g *generation) free() {
+	g.engine.host.All(g.number, func(handle uintptr, key host.Key) {
+		if ofProcess(key.Kind) {
+			g.engine.host.Release(g.number, handle)
+		}
+	})
+}
+
+// ofProcess says whether objects of a kind belong to the process and not to the node.
+func ofProcess(k host.Kind) bool {
+	return k == host.EventSet || k == host.SystemEventSet || k == host.GpmSample
 }
 
 // take makes a handle for a key.

@@ -35,7 +35,7 @@ func (s *Snapshot) resolve(handle uintptr, need Need) (host.Key, *Device, abi.Re
 		return host.Key{}, nil, abi.ERROR_NO_PERMISSION
 	}
 	key, ok := s.key(handle)
-	if !ok || uint64(key.Device) >= uint64(len(s.Devices)) {
+	if !ok || ofProcess(key.Kind) || key.Kind == host.Unit || uint64(key.Device) >= uint64(len(s.Devices)) {
 		return key, nil, abi.ERROR_INVALID_ARGUMENT
 	}
 	gpu := s.Devices[key.Device]

@@ -42,7 +42,7 @@ func TestAGPUThatGetsLostKeepsItsHandle(t *testing.T) {
 		board := *s.Board
 		board.Devices = append([]profiles.Device{}, board.Devices...)
 		board.Devices[2].Failure.Mode = profiles.Some(mode)
-		require.NoError(t, e.Publish(&board))
+		require.NoError(t, e.Publish(engine.Node{Board: &board}))
 	}
 	lose("lost")
 	assert.Equal(t, abi.SUCCESS, e.Snapshot().Devices[2].Found())

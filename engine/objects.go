@@ -1,23 +1,32 @@
 package engine
 
 import (
+	"errors"
+
 	"github.com/nvmlfab/nvmlfab/engine/host"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-// GpuInstance is a part of a GPU in MIG mode as one snapshot shows it.
-type GpuInstance struct{ view }
-
-// ComputeInstance is a part of a GPU instance as one snapshot shows it.
-type ComputeInstance struct{ view }
-
-// Unit is an S-class unit as one snapshot shows it.
-type Unit struct{ view }
-
-// owned is an object that belongs to the process and not to the node: every snapshot of its generation leads to it.
+// owned is an object that belongs to the process and not to the node: every snapshot of its generation leads to it. Its
+// content is one record, which forked processes have a copy of.
 type owned struct {
 	snapshot *Snapshot
 	handle   uintptr
+}
+
+// own makes an object of the process.
+func (s *Snapshot) own(kind host.Kind) (owned, abi.Return) {
+	g := s.generation
+	handle, ret := g.take(host.Key{Kind: kind, Serial: g.serial.Add(1)})
+	return owned{s, handle}, ret
+}
+
+// owned is the object of the process that a handle stands for; INVALID_ARGUMENT if there is none of that kind.
+func (s *Snapshot) owned(handle uintptr, kind host.Kind) (owned, abi.Return) {
+	if key, ok := s.key(handle); !ok || key.Kind != kind {
+		return owned{}, abi.ERROR_INVALID_ARGUMENT
+	}
+	return owned{s, handle}, abi.SUCCESS
 }
 
 // Snapshot is the snapshot of the call.
@@ -26,17 +35,39 @@ func (o *owned) Snapshot() *Snapshot { return o.snapshot }
 // Handle is the address that C callers know the object by.
 func (o *owned) Handle() (uintptr, abi.Return) { return o.handle, abi.SUCCESS }
 
+// Content is a copy of what the object holds; INVALID_ARGUMENT if another thread has freed it.
+func (o *owned) Content() ([]byte, abi.Return) {
+	g := o.snapshot.generation
+	content, ok := g.engine.host.Record(g.number, o.handle)
+	if !ok {
+		return nil, abi.ERROR_INVALID_ARGUMENT
+	}
+	return content, abi.SUCCESS
+}
+
+// Update makes what the object holds something else, while no other thread does: INVALID_ARGUMENT if another thread has
+// freed it, MEMORY if there is no room.
+func (o *owned) Update(change func(content []byte) []byte) abi.Return {
+	g := o.snapshot.generation
+	g.records.Lock()
+	defer g.records.Unlock()
+	content, ret := o.Content()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	switch err := g.engine.host.SetRecord(g.number, o.handle, change(content)); {
+	case errors.Is(err, host.ErrEnded):
+		return abi.ERROR_INVALID_ARGUMENT
+	case err != nil:
+		return abi.ERROR_MEMORY
+	}
+	return abi.SUCCESS
+}
+
 // Free makes the object's handle stale.
 func (o *owned) Free() {
 	g := o.snapshot.generation
 	g.engine.host.Release(g.number, o.handle)
-}
-
-// own makes an object of the process: MEMORY if there are no handles left, UNINITIALIZED after the last nvmlShutdown.
-func (s *Snapshot) own(kind host.Kind) (owned, abi.Return) {
-	g := s.generation
-	handle, ret := g.take(host.Key{Kind: kind, Serial: g.serial.Add(1)})
-	return owned{s, handle}, ret
 }
 
 // EventSet collects the events that a program waits for.
@@ -48,8 +79,38 @@ func (s *Snapshot) NewEventSet() (*EventSet, abi.Return) {
 	return &EventSet{o}, ret
 }
 
+// EventSet is the set of events that a handle stands for; INVALID_ARGUMENT if there is none.
+func (s *Snapshot) EventSet(handle uintptr, _ Need) (*EventSet, abi.Return) {
+	o, ret := s.owned(handle, host.EventSet)
+	return &EventSet{o}, ret
+}
+
 // SystemEventSet collects the events of the machine.
 type SystemEventSet struct{ owned }
 
+// NewSystemEventSet makes an empty set, as NewEventSet does.
+func (s *Snapshot) NewSystemEventSet() (*SystemEventSet, abi.Return) {
+	o, ret := s.own(host.SystemEventSet)
+	return &SystemEventSet{o}, ret
+}
+
+// SystemEventSet is the set of events of the machine that a handle stands for; INVALID_ARGUMENT if there is none.
+func (s *Snapshot) SystemEventSet(handle uintptr, _ Need) (*SystemEventSet, abi.Return) {
+	o, ret := s.owned(handle, host.SystemEventSet)
+	return &SystemEventSet{o}, ret
+}
+
 // GpmSample is what a GPU had counted when the sample was taken.
 type GpmSample struct{ owned }
+
+// NewGpmSample makes an empty sample, as NewEventSet makes a set.
+func (s *Snapshot) NewGpmSample() (*GpmSample, abi.Return) {
+	o, ret := s.own(host.GpmSample)
+	return &GpmSample{o}, ret
+}
+
+// GpmSample is the sample that a handle stands for; INVALID_ARGUMENT if there is none.
+func (s *Snapshot) GpmSample(handle uintptr, _ Need) (*GpmSample, abi.Return) {
+	o, ret := s.owned(handle, host.GpmSample)
+	return &GpmSample{o}, ret
+}

@@ -15,30 +15,13 @@ import (
 type Snapshot struct {
 	Board   *profiles.Board
 	Devices []*Device
+	Units   []*Unit
 	// Branch is the driver's branch, such as 580; 0 if the profile gives no driver version.
 	Branch     int
+	instances  []*GpuInstance
 	objects    map[host.Key]any // what is no whole GPU
 	generation *generation
 	ended      atomic.Int64 // see counting
-}
-
-// snapshot makes the snapshot of a board.
-func (g *generation) snapshot(board *profiles.Board) *Snapshot {
-	s := &Snapshot{
-		Board:      board,
-		Devices:    make([]*Device, len(board.Devices)),
-		Branch:     profiles.Branch(board.System.DriverVersion.Value),
-		generation: g,
-	}
-	devices := make([]Device, len(board.Devices))
-	for i := range devices {
-		d := &devices[i]
-		d.view, d.Device = view{s, host.Key{Kind: host.Device, Device: uint32(i)}}, &board.Devices[i]
-		d.fault = g.fault(i, d.Failure)
-		s.Devices[i] = d
-	}
-	g.started = true
-	return s
 }
 
 // Engine is the engine whose node the snapshot shows.
@@ -126,30 +109,4 @@ func (s *Snapshot) Unit(handle uintptr, _ Need) (*Unit, abi.Return) {
 		return nil, abi.ERROR_INVALID_ARGUMENT
 	}
 	return object[Unit](s, key)
-}
-
-// owned is the object of the process that a handle stands for; INVALID_ARGUMENT if there is none of that kind.
-func (s *Snapshot) owned(handle uintptr, kind host.Kind) (owned, abi.Return) {
-	if key, ok := s.key(handle); !ok || key.Kind != kind {
-		return owned{}, abi.ERROR_INVALID_ARGUMENT
-	}
-	return owned{s, handle}, abi.SUCCESS
-}
-
-// EventSet is the set of events that a handle stands for; INVALID_ARGUMENT if there is none.
-func (s *Snapshot) EventSet(handle uintptr, _ Need) (*EventSet, abi.Return) {
-	o, ret := s.owned(handle, host.EventSet)
-	return &EventSet{o}, ret
-}
-
-// SystemEventSet is the set of events of the machine that a handle stands for; INVALID_ARGUMENT if there is none.
-func (s *Snapshot) SystemEventSet(handle uintptr, _ Need) (*SystemEventSet, abi.Return) {
-	o, ret := s.owned(handle, host.SystemEventSet)
-	return &SystemEventSet{o}, ret
-}
-
-// GpmSample is the sample that a handle stands for; INVALID_ARGUMENT if there is none.
-func (s *Snapshot) GpmSample(handle uintptr, _ Need) (*GpmSample, abi.Return) {
-	o, ret := s.owned(handle, host.GpmSample)
-	return &GpmSample{o}, ret
 }

@@ -30,6 +30,8 @@ func TestFork(t *testing.T) {
 		"threads of the child":            {"threads"},
 		"exec, posix_spawn and vfork":     {"programs"},
 		"event sets":                      {"events"},
+		"200,000 event sets":              {"crowds"},
+		"event sets as lives end":         {"races", "20"},
 		"a thousand lives":                {"growth", "1000"},
 		"four thousand threads that pass": {"passers-by", "1000"},
 		"without memfd_create":            {"without-memfd", "but files"},
@@ -40,8 +42,11 @@ func TestFork(t *testing.T) {
 			if out.stdout != "" {
 				t.Log(strings.TrimSpace(out.stdout))
 			}
-			if args[0] == "starting" {
+			switch args[0] {
+			case "starting":
 				assert.Positive(t, out.figures(t)[0], "forks inside nvmlInit")
+			case "races":
+				assert.Positive(t, out.figures(t)[0], "stale handles")
 			}
 		})
 	}

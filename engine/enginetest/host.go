@@ -4,6 +4,7 @@ package enginetest
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -37,6 +38,7 @@ type Host struct {
 type slot struct {
 	generation uint64
 	key        host.Key
+	record     []byte
 }
 
 // New is a process with that environment, given as NAME, value, NAME, value and so on.
@@ -108,7 +110,10 @@ func (h *Host) Booted() time.Time { return Boot }
 func (h *Host) Admin() bool { return !h.User }
 
 // Keep and Kept hold on to what the engine was made of.
-func (h *Host) Keep(config []byte) { h.config = config }
+func (h *Host) Keep(config []byte) error {
+	h.config = config
+	return nil
+}
 
 // Kept returns what Keep was given.
 func (h *Host) Kept() []byte { return h.config }
@@ -130,7 +135,7 @@ func (h *Host) Take(generation uint64, key host.Key) (uintptr, error) {
 	if h.Limit > 0 && len(h.slots) >= h.Limit {
 		return 0, host.ErrMemory
 	}
-	h.slots = append(h.slots, slot{generation, key})
+	h.slots = append(h.slots, slot{generation: generation, key: key})
 	return uintptr(Base + (len(h.slots)-1)*Stride), nil
 }
 
@@ -165,8 +170,30 @@ func (h *Host) Release(generation uint64, handle uintptr) bool {
 	if s == nil {
 		return false
 	}
-	s.key.Kind = host.None
+	*s = slot{generation: generation}
 	return true
+}
+
+// SetRecord puts a record down with a handle.
+func (h *Host) SetRecord(generation uint64, handle uintptr, record []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.at(generation, handle)
+	if s == nil {
+		return host.ErrEnded
+	}
+	s.record = slices.Clone(record)
+	return nil
+}
+
+// Record is what SetRecord put down.
+func (h *Host) Record(generation uint64, handle uintptr) ([]byte, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.at(generation, handle); s != nil {
+		return slices.Clone(s.record), true
+	}
+	return nil, false
 }
 
 // All calls f with every handle of a generation.

@@ -20,9 +20,9 @@ type Host interface {
 	Booted() time.Time
 	// Admin says whether the calling thread may administer GPUs: as root, or with CAP_SYS_ADMIN.
 	Admin() bool
-	// Keep holds on to what this generation was made of, until it is given something else, and Kept returns that: in
-	// forked processes, too.
-	Keep(config []byte)
+	// Keep holds on to what the node is made of until it is given something else, ErrMemory if it cannot. Kept returns
+	// that, in forked processes too.
+	Keep(config []byte) error
 	Kept() []byte
 	Handles
 }
@@ -65,8 +65,12 @@ type Handles interface {
 	Take(generation uint64, key Key) (handle uintptr, err error)
 	// Key tells what a handle of that generation stands for, false for any other number.
 	Key(generation uint64, handle uintptr) (Key, bool)
-	// Release makes a handle stale, false if it was.
+	// Release makes a handle stale and drops its record, false if it was stale.
 	Release(generation uint64, handle uintptr) bool
+	// SetRecord puts a record down with a handle: ErrEnded if the handle is stale, ErrMemory if there is no room. Record
+	// reads it, in forked processes too; false if the handle is stale.
+	SetRecord(generation uint64, handle uintptr, record []byte) error
+	Record(generation uint64, handle uintptr) ([]byte, bool)
 	// All calls f with every handle of that generation.
 	All(generation uint64, f func(handle uintptr, key Key))
 }

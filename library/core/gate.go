@@ -51,7 +51,7 @@ func nvmlfab_call(number C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
 			return C.uint32_t(abi.ERROR_LIB_RM_VERSION_MISMATCH)
 		}
 		engine.Say = host.Complain
-		node = engine.New(&process{(*space)(marshal.Pointer(args, 1))})
+		node = engine.New(&process{handles{space: (*space)(marshal.Pointer(args, 1))}})
 		return C.uint32_t(abi.SUCCESS)
 	case level:
 		return C.uint32_t(node.Level())

@@ -29,17 +29,42 @@ enum {
     NVMLFAB_RESTORE = 0xffffff02u, /* rebuilds after a fork what the handles in use stand for */
 };
 
-/* The handles are addresses in a reserved region: base + 16 * number. Numbers are never
- * reused; those below start belong to earlier generations. The core advances next and sets
- * config, which it owns. */
-struct nvmlfab_space {
-    uint64_t base;
-    uint64_t limit;
-    uint64_t start;
-    _Atomic uint64_t next;
-    void *config; /* what this generation was configured with, for the core of a forked process */
-    uint64_t config_size;
+/* Memory that the core fills once and then points to, so that a process which is forked at
+ * any instant finds an old one or a new one, and no half of either. */
+struct nvmlfab_block {
+    uint64_t size;
+    unsigned char bytes[];
 };
+
+/* What lies behind a handle: the key of the object that it stands for. The core writes kind
+ * last; 0 is a slot that nobody has taken. */
+struct nvmlfab_slot {
+    _Atomic uint32_t kind;
+    uint32_t device;
+    uint64_t serial;
+    _Atomic uint64_t generation;
+    _Atomic(struct nvmlfab_block *) record; /* what belongs to the process: an event set's content */
+    uint64_t unused[4];
+};
+
+#define NVMLFAB_FREED UINT32_MAX /* the kind of a slot whose handle was given back */
+#define NVMLFAB_REGIONS 24
+
+/* The handles are the addresses of slots, which lie in regions. The core takes slot number
+ * next and never a number twice; when its region is not there yet, it asks for it by grow,
+ * which answers 0 if there is no memory. Region i has NVMLFAB_FIRST << i slots.
+ * A generation begins with the first nvmlInit and ends with the last nvmlShutdown. Its slots
+ * bear its number, and those from start on may be of this one. */
+struct nvmlfab_space {
+    _Atomic uint64_t generation;
+    _Atomic uint64_t next;
+    uint64_t start;
+    _Atomic(struct nvmlfab_slot *) region[NVMLFAB_REGIONS];
+    int (*grow)(struct nvmlfab_space *space, uint32_t region);
+    _Atomic(struct nvmlfab_block *) config; /* what the node is made of, for a forked process */
+};
+
+#define NVMLFAB_FIRST (UINT64_C(1) << 16)
 
 /* level is 0 while NVML is not initialised, otherwise the NVML version of the configured
  * driver as an integer: 12004127 for 12.4.127. The mark generation counts cores from 1: each
@@ -89,6 +114,10 @@ void nvmlfab_unlock(void);
 int nvmlfab_in_use(void);
 int nvmlfab_loaded(void);
 struct nvmlfab_space *nvmlfab_space(void);
+
+/* Begin and end a generation of handles; the caller holds the lock. */
+nvmlReturn_t nvmlfab_begin_handles(void);
+void nvmlfab_end_handles(void);
 
 /* Any argument of at most eight bytes as a word. */
 static inline uint64_t nvmlfab_word(const void *arg, size_t size)

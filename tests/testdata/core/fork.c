@@ -3,6 +3,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <spawn.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -439,6 +440,111 @@ static void events(int argc, char **argv)
 	use_sets();
 }
 
+// More sets at once than one region has slots, and far more one after the other.
+enum { SETS = 200 * 1000, PAIRS = 1000 * 1000 };
+
+static nvmlEventSet_t *crowd;
+
+static void alive(void);
+
+static void free_crowd(void)
+{
+	for (int i = 0; i < SETS; i++) {
+		ok(nvmlEventSetFree(crowd[i]));
+		if (i % 1000 == 0)
+			answers(NVML_ERROR_INVALID_ARGUMENT, nvmlEventSetFree(crowd[i]));
+	}
+	calls(1000);
+}
+
+static void crowds(int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	crowd = calloc(SETS, sizeof crowd[0]);
+	check(crowd != NULL);
+	ok(nvmlInit_v2());
+	learn();
+	for (int i = 0; i < SETS; i++)
+		ok(nvmlEventSetCreate(&crowd[i]));
+	finish(child(free_crowd));
+	free_crowd();
+	nvmlEventSet_t one;
+	struct holdings was = holdings();
+	for (int i = 0; i < PAIRS; i++) {
+		ok(nvmlEventSetCreate(&one));
+		ok(nvmlEventSetFree(one));
+	}
+	struct holdings now = holdings();
+	check(now.resident - was.resident < PAIRS * 40 / 1024 / 2); // KiB; they once leaked 40 bytes a pair
+	finish(child(alive));
+}
+
+// ---- Calls that race the last nvmlShutdown -------------------------------------------------------------------------
+
+enum { RACERS = 64, KEPT = 256 };
+
+static atomic_int stop;
+
+static void *race(void *kept)
+{
+	nvmlEventSet_t *sets = kept;
+	int n = 0;
+	for (unsigned int i = 0; !stop; i++) {
+		nvmlEventSet_t made;
+		nvmlReturn_t answer = nvmlEventSetCreate(&made);
+		if (answer == NVML_SUCCESS)
+			memcpy(&sets[n++ % KEPT], &made, sizeof made);
+		else
+			check(answer == NVML_ERROR_UNINITIALIZED);
+		if (i % 64 == 0)
+			sched_yield();
+	}
+	return NULL;
+}
+
+static void alive(void)
+{
+	learn();
+	calls(1000);
+	nvmlEventSet_t made;
+	ok(nvmlEventSetCreate(&made));
+	ok(nvmlEventSetFree(made));
+}
+
+// races lets sixty-four threads make event sets while lives end. What they made of lives that have ended is stale in the
+// next, and a child of it works.
+static void races(int argc, char **argv)
+{
+	check(argc == 3);
+	nvmlEventSet_t(*sets)[KEPT] = calloc(RACERS, sizeof *sets);
+	check(sets != NULL);
+	long tried = 0;
+	for (long round = atol(argv[2]); round > 0; round--) {
+		pthread_t thread[RACERS];
+		stop = 0;
+		for (int i = 0; i < RACERS; i++)
+			check(pthread_create(&thread[i], NULL, race, sets[i]) == 0);
+		for (int life = 0; life < 20; life++) {
+			ok(nvmlInit_v2());
+			nanosleep(&(struct timespec){ .tv_nsec = 200 * 1000 }, NULL);
+			ok(nvmlShutdown());
+		}
+		stop = 1;
+		for (int i = 0; i < RACERS; i++)
+			check(pthread_join(thread[i], NULL) == 0);
+		ok(nvmlInit_v2());
+		for (int i = 0; i < RACERS; i++)
+			for (int n = 0; n < KEPT; n++) {
+				nvmlEventSet_t none = { 0 };
+				tried += memcmp(&sets[i][n], &none, sizeof none) != 0;
+				answers(NVML_ERROR_INVALID_ARGUMENT, nvmlEventSetFree(sets[i][n]));
+			}
+		finish(child(alive));
+		ok(nvmlShutdown());
+	}
+	printf("%ld stale sets refused\n", tried);
+}
+
 // ---- What a child needs --------------------------------------------------------------------------------------------
 
 // deny makes memfd_create fail in this process and its children, and with files also the creation of files.
@@ -590,6 +696,7 @@ int main(int argc, char **argv)
 		{ "shutdowns", shutdowns }, { "starting", starting },   { "restarting", restarting }, { "threads", threads },
 		{ "plain", plain },       { "programs", programs },     { "events", events },     { "growth", growth },
 		{ "passers-by", passers_by }, { "without-memfd", without_memfd }, { "reconfigured", reconfigured },
+		{ "crowds", crowds },     { "races", races },
 	};
 	alarm(HANG);
 	for (size_t i = 0; argc > 1 && i < sizeof programs_by_name / sizeof programs_by_name[0]; i++)

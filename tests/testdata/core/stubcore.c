@@ -1,21 +1,40 @@
 // A core in C, as small as threads.c can do with, in the place of the one in Go: with it a race detector for C sees both
 // ends of the gate. The symbols' numbers and the model's hash come from the command line.
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "front.h"
 
 enum { GPUS = 8 };
 
 static struct nvmlfab_space *space;
-static _Atomic uint64_t first; // the number of the first GPU's handle in this life, 0 between two
+static _Atomic uint64_t gpus[GPUS]; // the GPUs' handles in this life, 0 between two
 static _Atomic uint64_t sets[1 << 16];
 static _Atomic uint32_t nsets;
+
+// take makes a GPU's handle.
+static uint64_t take(uint32_t device)
+{
+	uint64_t number = atomic_fetch_add(&space->next, 1);
+	uint32_t region = 0;
+	while (number >= (NVMLFAB_FIRST << (region + 1)) - NVMLFAB_FIRST)
+		region++;
+	if (space->region[region] == NULL && !space->grow(space, region))
+		abort();
+	struct nvmlfab_slot *slot = &space->region[region][number - ((NVMLFAB_FIRST << region) - NVMLFAB_FIRST)];
+	slot->device = device;
+	slot->generation = space->generation;
+	slot->kind = 1;
+	return (uint64_t)(uintptr_t)slot;
+}
 
 // index is the GPU that a handle stands for, or -1.
 static int index_of(uint64_t handle)
 {
-	uint64_t number = (handle - space->base) / 16, start = first;
-	return start == 0 || handle % 16 != 0 || number - start >= GPUS ? -1 : (int)(number - start);
+	for (int i = 0; handle != 0 && i < GPUS; i++)
+		if (gpus[i] == handle)
+			return i;
+	return -1;
 }
 
 static nvmlReturn_t text(const uint64_t *a, const char *prefix)
@@ -39,16 +58,18 @@ __attribute__((visibility("default"))) uint32_t nvmlfab_call(uint32_t index, con
 	case NVMLFAB_LEVEL:
 		return 999999999; // younger than every function
 	case nvmlInit_v2_:
-		first = atomic_fetch_add(&space->next, GPUS);
+		for (uint32_t i = 0; i < GPUS; i++)
+			gpus[i] = take(i);
 		return NVML_SUCCESS;
 	case nvmlShutdown_:
-		first = 0;
+		for (uint32_t i = 0; i < GPUS; i++)
+			gpus[i] = 0;
 		return NVML_SUCCESS;
 	case nvmlDeviceGetCount_v2_:
-		*(unsigned int *)(uintptr_t)a[0] = first == 0 ? 0 : GPUS;
+		*(unsigned int *)(uintptr_t)a[0] = gpus[0] == 0 ? 0 : GPUS;
 		return NVML_SUCCESS;
 	case nvmlDeviceGetHandleByIndex_v2_:
-		*(uint64_t *)(uintptr_t)a[1] = space->base + (first + a[0]) * 16;
+		*(uint64_t *)(uintptr_t)a[1] = gpus[a[0]];
 		return NVML_SUCCESS;
 	case nvmlDeviceGetUUID_:
 		return text(a, "GPU-?");

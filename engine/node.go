@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nvmlfab/nvmlfab/engine/host"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// Node is what a snapshot shows.
+type Node struct {
+	Board *profiles.Board
+	// Partitions are the GPU instances of all GPUs in MIG mode.
+	Partitions []Partition
+	// Units is the number of S-class units.
+	Units uint32
+}
+
+// Partition is a GPU instance and its parts. Serials come from a counter that never goes back, so that an instance which
+// is made again is another object, whatever its number.
+type Partition struct {
+	Device uint32 // the GPU's number
+	ID     uint32
+	Serial uint64
+	Parts  []Part
+}
+
+// Part is a compute instance, which is a MIG device too.
+type Part struct {
+	ID     uint32
+	Serial uint64
+	UUID   profiles.UUID // of the MIG device
+}
+
+// GpuInstance is a part of a GPU in MIG mode as one snapshot shows it.
+type GpuInstance struct {
+	view
+	Parent *Device
+	ID     uint32
+	Parts  []*ComputeInstance
+}
+
+// ComputeInstance is a part of a GPU instance as one snapshot shows it.
+type ComputeInstance struct {
+	view
+	Parent *GpuInstance
+	ID     uint32
+	Device *Device // the MIG device
+}
+
+// Unit is an S-class unit as one snapshot shows it.
+type Unit struct{ view }
+
+// snapshot makes the snapshot of a node.
+func (g *generation) snapshot(n Node) *Snapshot {
+	s := &Snapshot{
+		Board:      n.Board,
+		Devices:    make([]*Device, len(n.Board.Devices)),
+		Branch:     profiles.Branch(n.Board.System.DriverVersion.Value),
+		generation: g,
+		objects:    map[host.Key]any{},
+	}
+	devices := make([]Device, len(n.Board.Devices))
+	for i := range devices {
+		d := &devices[i]
+		d.view, d.Device = s.view(host.Device, uint32(i), 0), &n.Board.Devices[i]
+		d.fault = g.fault(i, d.Failure)
+		s.Devices[i] = d
+	}
+	g.started = true
+	for _, p := range n.Partitions {
+		gi := &GpuInstance{view: s.view(host.GpuInstance, p.Device, p.Serial), Parent: s.Devices[p.Device], ID: p.ID}
+		s.instances = append(s.instances, gi)
+		s.objects[gi.key] = gi
+		for _, part := range p.Parts {
+			profile := *gi.Parent.Device
+			profile.UUID = part.UUID
+			mig := &Device{view: s.view(host.MigDevice, p.Device, part.Serial), Device: &profile, fault: gi.Parent.fault}
+			mig.Instance = &ComputeInstance{s.view(host.ComputeInstance, p.Device, part.Serial), gi, part.ID, mig}
+			gi.Parts = append(gi.Parts, mig.Instance)
+			s.objects[mig.key], s.objects[mig.Instance.key] = mig, mig.Instance
+		}
+	}
+	for i := range n.Units {
+		u := &Unit{s.view(host.Unit, i, 0)}
+		s.Units = append(s.Units, u)
+		s.objects[u.key] = u
+	}
+	return s
+}
+
+// GpuInstances are the GPU instances of a GPU.
+func (s *Snapshot) GpuInstances(d *Device) (list []*GpuInstance) {
+	for _, gi := range s.instances {
+		if gi.key.Device == d.key.Device {
+			list = append(list, gi)
+		}
+	}
+	return list
+}
+
+func (s *Snapshot) view(kind host.Kind, device uint32, serial uint64) view {
+	return view{s, host.Key{Kind: kind, Device: device, Serial: serial}}
+}
+
+// Publish makes a node, of which anything may have changed, the one that is now. What nvmlInit fixed stays: the board's
+// name, the driver, the number of devices and their order, UUIDs, PCI addresses and minor numbers.
+func (e *Engine) Publish(n Node) error {
+	e.lifecycle.Lock()
+	defer e.lifecycle.Unlock()
+	old := e.current.Load()
+	if len(old.Devices) == 0 || len(n.Board.Devices) != len(old.Devices) {
+		return fmt.Errorf("a board of %d devices cannot take the place of one of %d", len(n.Board.Devices), len(old.Devices))
+	}
+	for _, p := range n.Partitions {
+		if uint64(p.Device) >= uint64(len(old.Devices)) {
+			return fmt.Errorf("GPU instance %d is of device %d, and there are %d", p.ID, p.Device, len(old.Devices))
+		}
+	}
+	board := *n.Board
+	board.Name, board.System = old.Board.Name, old.Board.System
+	board.Devices = slices.Clone(board.Devices)
+	for i := range board.Devices {
+		d, was := &board.Devices[i], old.Devices[i]
+		d.Index, d.UUID, d.MinorNumber, d.PCI.BusID = was.Index, was.UUID, was.MinorNumber, was.PCI.BusID
+	}
+	n.Board = &board
+	if err := e.host.Keep(old.generation.source.append(n)); err != nil {
+		return err
+	}
+	next, end := old.generation.snapshot(n), old.end()
+	for i, d := range next.Devices {
+		d.follow(old.Devices[i], end)
+	}
+	e.current.Store(next)
+	return nil
+}
+
+// append is the configuration and what of a node is not in it, for a host to keep; restored is the inverse.
+func (c config) append(n Node) []byte {
+	var b []byte
+	number := func(v uint64) { b = binary.AppendUvarint(b, v) }
+	text := func(s string) { number(uint64(len(s))); b = append(b, s...) }
+	text(c.name)
+	text(string(c.text))
+	number(uint64(c.origin))
+	number(uint64(n.Units))
+	number(uint64(len(n.Partitions)))
+	for _, p := range n.Partitions {
+		number(uint64(p.Device))
+		number(uint64(p.ID))
+		number(p.Serial)
+		number(uint64(len(p.Parts)))
+		for _, part := range p.Parts {
+			number(uint64(part.ID))
+			number(part.Serial)
+			text(string(part.UUID))
+		}
+	}
+	return b
+}
+
+var errKept = errors.New("what was kept before the fork is not whole; call nvmlShutdown and nvmlInit")
+
+func restored(b []byte) (c config, n Node, err error) {
+	number := func() uint64 {
+		v, size := binary.Uvarint(b)
+		if size <= 0 {
+			err, b = errKept, nil
+			return 0
+		}
+		b = b[size:]
+		return v
+	}
+	text := func() string {
+		size := number()
+		if size > uint64(len(b)) {
+			err, b = errKept, nil
+			return ""
+		}
+		s := string(b[:size])
+		b = b[size:]
+		return s
+	}
+	c.name = text()
+	if profile := text(); profile != "" {
+		c.text = []byte(profile)
+	}
+	c.origin = int64(number())
+	n.Units = uint32(number())
+	for range number() {
+		if err != nil {
+			break
+		}
+		p := Partition{Device: uint32(number()), ID: uint32(number()), Serial: number()}
+		for range number() {
+			if err != nil {
+				break
+			}
+			p.Parts = append(p.Parts, Part{uint32(number()), number(), profiles.UUID(text())})
+		}
+		n.Partitions = append(n.Partitions, p)
+	}
+	if err == nil {
+		n.Board, err = c.board()
+	}
+	return c, n, err
+}

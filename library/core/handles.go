@@ -1,0 +1,238 @@
+package main
+
+/*
+#include <stdint.h>
+#include <stdlib.h>
+
+struct nvmlfab_space;
+typedef int (*grow_fn)(struct nvmlfab_space *space, uint32_t region);
+
+static int grow(void *space, void *f, uint32_t region) { return ((grow_fn)f)((struct nvmlfab_space *)space, region); }
+
+// C.malloc of cgo ends the process where there is no memory.
+static void *allocate(size_t size) { return malloc(size); }
+*/
+import "C"
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"github.com/nvmlfab/nvmlfab/engine/host"
+)
+
+// slot, space and block are the front's structs of these names. The front's memory outlives a fork, which may come at any
+// instant, so each change is one write: of a slot's kind, which comes last, or of a pointer.
+type slot struct {
+	kind       atomic.Uint32
+	device     atomic.Uint32
+	serial     atomic.Uint64
+	generation atomic.Uint64
+	record     unsafe.Pointer // *block
+	_          [4]uint64
+}
+
+type space struct {
+	generation, next atomic.Uint64
+	start            uint64
+	region           [regions]unsafe.Pointer // *slot
+	grow             unsafe.Pointer
+	config           unsafe.Pointer // *block
+}
+
+type block struct {
+	size  uint64
+	bytes [1 << 30]byte
+}
+
+const (
+	regions   = 24
+	firstSize = 1 << 16 // the slots of region 0; each region has twice as many as the one before
+	slotSize  = unsafe.Sizeof(slot{})
+	freed     = ^uint32(0)
+	page      = 4096
+)
+
+// locate turns the number of a slot into its region and its place there.
+func locate(number uint64) (region int, at uint64) {
+	region = bits.Len64(number/firstSize+1) - 1
+	return region, number - (firstSize<<region - firstSize)
+}
+
+// slotAt is the slot of that number, nil if its region is not there.
+func (s *space) slotAt(number uint64) *slot {
+	region, at := locate(number)
+	if region >= regions {
+		return nil
+	}
+	base := atomic.LoadPointer(&s.region[region])
+	if base == nil {
+		return nil
+	}
+	return (*slot)(unsafe.Add(base, uintptr(at)*slotSize))
+}
+
+// slotOf is the slot that a handle is the address of, nil if it is none.
+func (s *space) slotOf(handle uintptr) *slot {
+	for i := range s.region {
+		base := atomic.LoadPointer(&s.region[i])
+		if offset := handle - uintptr(base); base != nil && offset < firstSize<<i*slotSize {
+			if offset%slotSize != 0 {
+				return nil
+			}
+			return (*slot)(unsafe.Add(base, offset))
+		}
+	}
+	return nil
+}
+
+// key reads what a slot stands for. The generation is read last: a page that is given back meanwhile reads as generation 0.
+func (s *slot) key(generation uint64) (host.Key, bool) {
+	kind := s.kind.Load()
+	key := host.Key{Kind: host.Kind(kind), Device: s.device.Load(), Serial: s.serial.Load()}
+	return key, kind != 0 && kind != freed && s.generation.Load() == generation
+}
+
+// handles is the memory of the handles.
+type handles struct {
+	space *space
+	mu    sync.Mutex // held while a block is read or replaced
+}
+
+func (h *handles) Generation() uint64 { return h.space.generation.Load() }
+
+func (h *handles) Take(generation uint64, key host.Key) (uintptr, error) {
+	if generation != h.space.generation.Load() {
+		return 0, host.ErrEnded
+	}
+	number := h.space.next.Add(1) - 1
+	s := h.space.slotAt(number)
+	if s == nil {
+		region, _ := locate(number)
+		if C.grow(unsafe.Pointer(h.space), h.space.grow, C.uint32_t(region)) == 0 {
+			return 0, host.ErrMemory
+		}
+		s = h.space.slotAt(number)
+	}
+	s.device.Store(key.Device)
+	s.serial.Store(key.Serial)
+	s.generation.Store(generation)
+	s.kind.Store(uint32(key.Kind))
+	if generation != h.space.generation.Load() { // nvmlShutdown came in between, and may not have seen the slot
+		return 0, host.ErrEnded
+	}
+	return uintptr(unsafe.Pointer(s)), nil
+}
+
+func (h *handles) Key(generation uint64, handle uintptr) (host.Key, bool) {
+	s := h.space.slotOf(handle)
+	if s == nil {
+		return host.Key{}, false
+	}
+	return s.key(generation)
+}
+
+func (h *handles) Release(generation uint64, handle uintptr) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.space.slotOf(handle)
+	if s == nil {
+		return false
+	}
+	key, ok := s.key(generation)
+	if !ok || !s.kind.CompareAndSwap(uint32(key.Kind), freed) {
+		return false
+	}
+	_ = replace(&s.record, nil)
+	giveBack(s)
+	return true
+}
+
+// giveBack gives back the page of a slot if nobody needs any slot of it.
+func giveBack(s *slot) {
+	first := unsafe.Pointer(uintptr(unsafe.Pointer(s)) &^ (page - 1))
+	for at := uintptr(0); at < page; at += slotSize {
+		if (*slot)(unsafe.Add(first, at)).kind.Load() != freed {
+			return
+		}
+	}
+	syscall.RawSyscall(syscall.SYS_MADVISE, uintptr(first), page, syscall.MADV_DONTNEED)
+}
+
+func (h *handles) All(generation uint64, f func(uintptr, host.Key)) {
+	for number := h.space.start; number < h.space.next.Load(); number++ {
+		if s := h.space.slotAt(number); s != nil {
+			if key, ok := s.key(generation); ok {
+				f(uintptr(unsafe.Pointer(s)), key)
+			}
+		}
+	}
+}
+
+func (h *handles) Record(generation uint64, handle uintptr) ([]byte, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.space.slotOf(handle)
+	if s == nil {
+		return nil, false
+	}
+	if _, ok := s.key(generation); !ok {
+		return nil, false
+	}
+	return content(&s.record), true
+}
+
+func (h *handles) SetRecord(generation uint64, handle uintptr, record []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.space.slotOf(handle)
+	if s == nil {
+		return host.ErrEnded
+	}
+	if _, ok := s.key(generation); !ok {
+		return host.ErrEnded
+	}
+	return replace(&s.record, record)
+}
+
+// Keep and Kept hold on to what the engine was made of.
+func (h *handles) Keep(config []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return replace(&h.space.config, config)
+}
+
+// Kept returns what Keep was given, by this core or by the one before a fork.
+func (h *handles) Kept() []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return content(&h.space.config)
+}
+
+// replace points at a new block with that content, at none without any, and frees the old one.
+func replace(at *unsafe.Pointer, content []byte) error {
+	var fresh unsafe.Pointer
+	if len(content) > 0 {
+		fresh = C.allocate(C.size_t(unsafe.Sizeof(uint64(0))) + C.size_t(len(content)))
+		if fresh == nil {
+			return host.ErrMemory
+		}
+		b := (*block)(fresh)
+		b.size = uint64(len(content))
+		copy(b.bytes[:len(content)], content)
+	}
+	C.free(atomic.SwapPointer(at, fresh))
+	return nil
+}
+
+// content copies what a block holds.
+func content(at *unsafe.Pointer) []byte {
+	b := (*block)(atomic.LoadPointer(at))
+	if b == nil {
+		return nil
+	}
+	return append([]byte(nil), b.bytes[:b.size]...)
+}
