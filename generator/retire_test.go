@@ -26,11 +26,14 @@ func allRetired(t *testing.T) *project {
 			continue
 		}
 		count++
-		var results []string
+		var params, results []string
+		for _, p := range s.Params() {
+			params = append(params, p.String())
+		}
 		for i, r := range s.Results() {
 			results = append(results, fmt.Sprintf("r%d %s", i, r))
 		}
-		fmt.Fprintf(&source, "func %s(%s) (%s) { return }\n", s.GoName(), strings.Join(s.Params(), ", "), strings.Join(results, ", "))
+		fmt.Fprintf(&source, "func %s(%s) (%s) { return }\n", s.GoName(), strings.Join(params, ", "), strings.Join(results, ", "))
 	}
 	require.Greater(t, count, 430)
 

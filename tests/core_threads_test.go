@@ -92,7 +92,8 @@ var calls = []func(d *engine.Device, s *engine.EventSet, uuid string){
 		}
 		done[name] = true
 		var args []string
-		for _, p := range s.Params() {
+		for _, param := range s.Params() {
+			p := param.String()
 			switch {
 			case p == "*engine.Device":
 				p = "d"

@@ -50,7 +50,7 @@ A union is an array of the unsigned integers that its alignment asks for.`)
 		case model.Alias:
 			f.Type().Id(name).Op("=").Id(binding.GoName(all.Type(t.Name).Name))
 		case model.Scalar:
-			f.Type().Id(name).Add(goType(binding.GoType(*t.Of)))
+			f.Type().Id(name).Add(binding.GoTypeOf(*t.Of).Code())
 		case model.Handle:
 			f.Type().Id(name).Uintptr()
 		case model.Enum:
@@ -60,7 +60,7 @@ A union is an array of the unsigned integers that its alignment asks for.`)
 		case model.Struct:
 			f.Type().Id(name).StructFunc(func(g *jen.Group) {
 				for _, m := range t.Fields {
-					g.Id(fieldName(m.Name)).Add(goType(binding.GoType(m.Type)))
+					g.Id(fieldName(m.Name)).Add(binding.GoTypeOf(m.Type).Code())
 				}
 			})
 		}

@@ -198,7 +198,7 @@ func (r *reader) check(f *ast.FuncDecl, s *binding.Symbol) {
 	r.compare(f, "result", f.Type.Results, s.Results(), wants)
 }
 
-func (r *reader) compare(f *ast.FuncDecl, what string, list *ast.FieldList, want []string, wants string) {
+func (r *reader) compare(f *ast.FuncDecl, what string, list *ast.FieldList, want []binding.GoType, wants string) {
 	type item struct {
 		text string
 		pos  token.Pos
@@ -216,7 +216,7 @@ func (r *reader) compare(f *ast.FuncDecl, what string, list *ast.FieldList, want
 		return
 	}
 	for i, h := range have {
-		if r.canonical(h.text) != r.canonical(want[i]) {
+		if r.canonical(h.text) != r.canonical(want[i].String()) {
 			r.complain(h.pos, "%s: %s %d is %s, wants %s; %s", f.Name.Name, what, i+1, h.text, want[i], wants)
 		}
 	}
