@@ -229,7 +229,7 @@ phase = @echo "== $(1)"; SECONDS=0; $(2); echo "== $(1): $${SECONDS} s"
 # $(call gotest,PACKAGES) runs tests, keeps the whole output in the log and shows what is of interest: what failed or was
 # skipped, and go's line for each package.
 log    := dist/test.log
-gotest  = go test -v $(1) 2>&1 | tee -a $(log) | grep -vE '^(=== |PASS$$| *--- PASS|.*\[no test files\]$$)'
+gotest  = go test -timeout 3h -v $(1) 2>&1 | tee -a $(log) | grep -vE '^(=== |PASS$$| *--- PASS|.*\[no test files\]$$)'
 
 test: setup
 	@mkdir -p dist; : > $(log)
@@ -241,7 +241,7 @@ test: setup
 	$(call phase,unit tests,$(call gotest,$$(go list ./... | grep -v '/tests$$')))
 	$(call phase,engine under the race detector,$(call gotest,-race ./handwritten/... ./engine/... ./library/...))
 	$(call phase,build,$(MAKE) --no-print-directory all)
-	$(call phase,end-to-end tests,$(call gotest,-count=1 -timeout 30m ./tests))
+	$(call phase,end-to-end tests,$(call gotest,-count=1 ./tests))
 	$(call phase,kernel modules in a virtual machine,$(MAKE) --no-print-directory -C kernel test-kernel 2>&1 | tee -a $(log))
 	@echo "== skipped"; \
 	if grep -E 'skipped: |^ *--- SKIP' $(log); then [ "$${CI:-}" != true ] || { echo "CI=true: nothing may be skipped" >&2; exit 1; }; \

@@ -106,7 +106,7 @@ func run(t *testing.T, env []string, name string, args ...string) outcome {
 
 func runIn(t *testing.T, dir string, env []string, name string, args ...string) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

@@ -12,20 +12,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRelease builds the tarball from two copies of the tree, in folders of different names and by
-// users of different umasks, and finds the same bytes. Then it unpacks one alone in an empty folder
+// TestRelease builds the tarball here and from a copy of the tree, which is a clean clone in a folder
+// of another name and depth, under another umask, and finds the same bytes. Then it unpacks one alone in an empty folder
 // and runs NVIDIA's program from it.
 func TestRelease(t *testing.T) {
 	const name = "nvmlfab-0.0.0-test-linux-amd64"
-	build := func(folder, umask string) string {
-		tree := filepath.Join(t.TempDir(), folder)
-		require.NoError(t, os.MkdirAll(tree, 0o755))
-		run(t, nil, "bash", "-c", `set -o pipefail; git ls-files -z -co --exclude-standard |
-			tar --null --ignore-failed-read -T - -cf - | tar -xf - -C "$1"`, "bash", tree).succeeds(t)
+	build := func(tree, umask string) string {
 		runIn(t, tree, nil, "bash", "-c", "umask "+umask+"; exec make --no-print-directory release VERSION=0.0.0-test").succeeds(t)
 		return filepath.Join(tree, "dist", name+".tar.gz")
 	}
-	tarball, other := build("one", "022"), build("another/folder", "077")
+	copied := filepath.Join(t.TempDir(), "another", "folder")
+	require.NoError(t, os.MkdirAll(copied, 0o755))
+	run(t, nil, "bash", "-c", `set -o pipefail; git ls-files -z -co --exclude-standard |
+		tar --null --ignore-failed-read -T - -cf - | tar -xf - -C "$1"`, "bash", copied).succeeds(t)
+	tarball, other := build(root, "022"), build(copied, "077")
+	t.Cleanup(func() { os.Remove(tarball) })
 	if first, second := sums(t, tarball), sums(t, other); !assert.Equal(t, first, second, "two builds differ") {
 		return
 	}
