@@ -71,7 +71,12 @@ front = header=$$($(generator) --nvml $(2) --header); \
 dist/lib/libnvidia-ml.so.1: $(front_deps) | dist/lib
 	@echo "gcc generated/front/*.c library/front/*.c library/host/*.c -o $@"; $(call front,generated/front,$(newest))
 
-$(fronts): dist/nvml/%/libnvidia-ml.so.1: $(front_deps) $(older_deps)
+# The older fronts ask one generator, which is built once, since go run takes as long as gcc does.
+dist/generator: $(older_deps) $(shell find nvml-headers -name '*.go') go.mod go.sum
+	@mkdir -p $(@D); go build -o $@.$$$$ ./generator; mv $@.$$$$ $@
+
+$(fronts): generator := dist/generator
+$(fronts): dist/nvml/%/libnvidia-ml.so.1: $(front_deps) $(older_deps) | dist/generator
 	@echo "gcc the front of NVML $* -o $@"; \
 	mkdir -p $(@D); ln -sfn libnvidia-ml.so.1 $(@D)/libnvidia-ml.so; ln -sfn ../../lib/libnvmlfab-core.so.1 $(@D)/libnvmlfab-core.so.1; \
 	source=$$(mktemp -d); trap 'rm -rf "$$source"' EXIT; $(generator) --nvml $* --front "$$source"; $(call front,"$$source",$*)
