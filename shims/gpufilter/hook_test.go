@@ -94,7 +94,7 @@ func FuzzFilter(f *testing.F) {
 // TestHookIsStrictC: cgo compiles hook.c with flags under which code of its own passes, too.
 func TestHookIsStrictC(t *testing.T) {
 	for _, file := range []string{"hook.c", "lib/library.c"} {
-		out, err := exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-fsyntax-only", file).CombinedOutput()
+		out, err := exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-fsyntax-only", "-I", "../../library/host", file).CombinedOutput()
 		assert.NoError(t, err, string(out))
 	}
 }
