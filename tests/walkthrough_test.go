@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +36,25 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
+// commit makes a scratch copy a repository of its own, or goes on in it.
+func commit(t *testing.T, dir string) {
+	t.Helper()
+	runIn(t, dir, nil, "git", "init", "-q").succeeds(t)
+	runIn(t, dir, nil, "git", "add", "-A").succeeds(t)
+	runIn(t, dir, nil, "git", "-c", "user.name=nobody", "-c", "user.email=nobody@localhost", "commit", "-q", "-m", "walkthrough").succeeds(t)
+}
+
+// changed lists the files of a scratch copy that are not as they were committed.
+func changed(t *testing.T, dir string) []string {
+	t.Helper()
+	var names []string
+	for line := range strings.Lines(runIn(t, dir, nil, "git", "status", "--porcelain", "--untracked-files=all").succeeds(t).stdout) {
+		names = append(names, strings.TrimSpace(line[3:]))
+	}
+	slices.Sort(names)
+	return names
+}
+
 const walkthroughHead = `package handwritten
 
 import (
@@ -56,20 +76,52 @@ func TestWalkthrough(t *testing.T) {
 	}
 	const symbol = "nvmlDeviceGetIrqNum"
 
-	t.Run("retire a stub", func(t *testing.T) {
+	t.Run("retire a stub and declare an entry of nvidia-smi's table", func(t *testing.T) {
+		commit(t, dir)
 		require.Contains(t, generator(t, "--missing").succeeds(t).stdout, symbol)
 		write(t, `// DeviceGetIrqNum answers the number of the GPU's interrupt.
 func DeviceGetIrqNum(dev *engine.Device) (uint32, abi.Return) { return 174, abi.SUCCESS }
 `)
 		assert.NotZero(t, generator(t, "--check").code, "generated/ is stale now")
-		generator(t, "--update").succeeds(t)
+		generator(t).succeeds(t)
 		generator(t, "--check").succeeds(t)
 		assert.NotContains(t, generator(t, "--missing").succeeds(t).stdout, symbol)
+		assert.Equal(t, []string{
+			"generated/abi/symbols.txt", "generated/dispatch/dispatch.go", "generated/front/front.c", "handwritten/walkthrough.go",
+		}, changed(t, dir), "the files that CONTRIBUTING.md names, five at most")
+
+		commit(t, dir)
+		slots := filepath.Join(dir, "nvml-headers", "slots.h")
+		text, err := os.ReadFile(slots)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(slots, []byte(strings.Replace(string(text), "#pragma GCC visibility pop", `typedef struct {
+    unsigned int width;
+    unsigned long long area;
+} nvmlInternalWalk_t;
+
+nvmlReturn_t nvmlInternalSlot255(nvmlDevice_t device, nvmlInternalWalk_t *walk);
+
+#pragma GCC visibility pop`, 1)), 0o644))
+		entry := filepath.Join(dir, "handwritten", "entry.go")
+		require.NoError(t, os.WriteFile(entry, []byte(walkthroughHead+`// InternalSlot255 is a square.
+func InternalSlot255(dev *engine.Device, walk *abi.InternalWalk_t) abi.Return {
+	walk.Width, walk.Area = 3, 9
+	return abi.SUCCESS
+}
+`), 0o644))
+		generator(t, "--update").succeeds(t)
+		generator(t, "--check").succeeds(t)
+		assert.Equal(t, []string{
+			"generated/abi/slots.go", "generated/abi/symbols.txt", "generated/dispatch/dispatch.go", "generated/front/shared.c",
+			"handwritten/entry.go", "nvml-headers/model/slots.json", "nvml-headers/slots.h",
+		}, changed(t, dir), "the files that CONTRIBUTING.md names, seven at most")
 
 		runIn(t, dir, nil, "make", "--no-print-directory", "lib").succeeds(t)
-		program := compile(t, "irq", linked()...)
-		assert.Equal(t, "0 174\n", run(t, with(filepath.Join(dir, "dist", "lib")), program).succeeds(t).stdout)
-		assert.Equal(t, "3 0\n", run(t, with(library), program).succeeds(t).stdout, "the library without the function")
+		for name, want := range map[string][2]string{"irq": {"0 174\n", "3 0\n"}, "walk": {"0 3 9\n", "3 0 0\n"}} {
+			program := compile(t, name, linked()...)
+			assert.Equal(t, want[0], run(t, with(filepath.Join(dir, "dist", "lib")), program).succeeds(t).stdout)
+			assert.Equal(t, want[1], run(t, with(library), program).succeeds(t).stdout, "the library without the functions")
+		}
 	})
 
 	// The line that each mistake is on, the head included.
