@@ -66,6 +66,7 @@ type Memory_t struct {
 // Memory_v2_t is nvmlMemory_v2_t.
 type Memory_v2_t struct {
 	Version  uint32
+	Pad4     [4]byte
 	Total    uint64
 	Reserved uint64
 	Free     uint64
@@ -97,12 +98,14 @@ type BAR1Memory_t struct {
 // ProcessInfo_v1_t is nvmlProcessInfo_v1_t.
 type ProcessInfo_v1_t struct {
 	Pid           uint32
+	Pad4          [4]byte
 	UsedGpuMemory uint64
 }
 
 // ProcessInfo_v2_t is nvmlProcessInfo_v2_t.
 type ProcessInfo_v2_t struct {
 	Pid               uint32
+	Pad4              [4]byte
 	UsedGpuMemory     uint64
 	GpuInstanceId     uint32
 	ComputeInstanceId uint32
@@ -114,6 +117,7 @@ type ProcessInfo_t = ProcessInfo_v2_t
 // ProcessDetail_v1_t is nvmlProcessDetail_v1_t.
 type ProcessDetail_v1_t struct {
 	Pid                      uint32
+	Pad4                     [4]byte
 	UsedGpuMemory            uint64
 	GpuInstanceId            uint32
 	ComputeInstanceId        uint32
@@ -128,6 +132,7 @@ type ProcessDetailList_v1_t struct {
 	Version             uint32
 	Mode                uint32
 	NumProcArrayEntries uint32
+	Pad12               [4]byte
 	ProcArray           unsafe.Pointer
 }
 
@@ -230,6 +235,7 @@ type BridgeChipInfo_t struct {
 // BridgeChipHierarchy_t is nvmlBridgeChipHierarchy_t.
 type BridgeChipHierarchy_t struct {
 	BridgeCount    uint8
+	Pad1           [3]byte
 	BridgeChipInfo [128]BridgeChipInfo_t
 }
 
@@ -309,6 +315,7 @@ type UUID_v1_t struct {
 	Version uint32
 	Type    uint32
 	Value   UUIDValue_t
+	Pad49   [3]byte
 }
 
 // UUID_t is nvmlUUID_t.
@@ -317,6 +324,7 @@ type UUID_t = UUID_v1_t
 // Pdi_v1_t is nvmlPdi_v1_t.
 type Pdi_v1_t struct {
 	Version uint32
+	Pad4    [4]byte
 	Value   uint64
 }
 
@@ -331,6 +339,7 @@ type PmgrPwrTuple_t struct {
 // RailMetrics_t is nvmlRailMetrics_t.
 type RailMetrics_t struct {
 	FreqkHz uint32
+	Pad4    [4]byte
 	UtilPct uint64
 }
 
@@ -347,6 +356,7 @@ type PwrModelMetricsDlppm1xPerf_t struct {
 // PwrModelMetricsDlppm1x_t is nvmlPwrModelMetricsDlppm1x_t.
 type PwrModelMetricsDlppm1x_t struct {
 	BValid      uint8
+	Pad1        [7]byte
 	CoreRail    CoreRailMetrics_t
 	FbRail      RailMetrics_t
 	TgpPwrTuple PmgrPwrTuple_t
@@ -357,12 +367,14 @@ type PwrModelMetricsDlppm1x_t struct {
 type PwrModelMetricsDlppm1xDramclkEstimates_t struct {
 	EstimatedMetrics    [8]PwrModelMetricsDlppm1x_t
 	NumEstimatedMetrics uint8
+	Pad513              [7]byte
 }
 
 // ObservedMetrics_t is nvmlObservedMetrics_t.
 type ObservedMetrics_t struct {
 	InitialDramclkEst [3]PwrModelMetricsDlppm1xDramclkEstimates_t
 	BValid            uint8
+	Pad1561           [7]byte
 	CoreRail          CoreRailMetrics_t
 	FbRail            RailMetrics_t
 	TgpPwrTuple       PmgrPwrTuple_t
@@ -389,8 +401,10 @@ type PwrModelOperatingPointPfpp1x_t struct {
 // PwrModelMetricsPfpp1x_t is nvmlPwrModelMetricsPfpp1x_t.
 type PwrModelMetricsPfpp1x_t struct {
 	NumVfPoints         uint8
+	Pad1                [3]byte
 	EstimatedMetrics    [32]PwrModelMetricsSamplePfpp1x_t
 	BValid              uint8
+	Pad2181             [3]byte
 	MaxPerfPerWattPoint PwrModelOperatingPointPfpp1x_t
 	FmaxAtVmaxPoint     PwrModelOperatingPointPfpp1x_t
 	TgpHeadroommW       uint32
@@ -407,18 +421,21 @@ type PerfMetricControllerSample_t_data [276]uint64
 // PerfMetricControllerSample_t is nvmlPerfMetricControllerSample_t.
 type PerfMetricControllerSample_t struct {
 	ControllerType uint32
+	Pad4           [4]byte
 	Data           PerfMetricControllerSample_t_data
 }
 
 // PerfMetricsSample_t is nvmlPerfMetricsSample_t.
 type PerfMetricsSample_t struct {
 	NumControllerData uint8
+	Pad1              [7]byte
 	ControllerData    [4]PerfMetricControllerSample_t
 }
 
 // PerfMetricsSamples_v1_t is nvmlPerfMetricsSamples_v1_t.
 type PerfMetricsSamples_v1_t struct {
 	NumSamples uint32
+	Pad4       [4]byte
 	Samples    [13]PerfMetricsSample_t
 }
 
@@ -560,6 +577,7 @@ type RestrictedAPI_t uint32
 // ProcessUtilizationSample_t is nvmlProcessUtilizationSample_t.
 type ProcessUtilizationSample_t struct {
 	Pid       uint32
+	Pad4      [4]byte
 	TimeStamp uint64
 	SmUtil    uint32
 	MemUtil   uint32
@@ -577,6 +595,7 @@ type ProcessUtilizationInfo_v1_t struct {
 	DecUtil   uint32
 	JpgUtil   uint32
 	OfaUtil   uint32
+	Pad36     [4]byte
 }
 
 // ProcessesUtilizationInfo_v1_t is nvmlProcessesUtilizationInfo_v1_t.
@@ -593,6 +612,7 @@ type ProcessesUtilizationInfo_t = ProcessesUtilizationInfo_v1_t
 // EccSramErrorStatus_v1_t is nvmlEccSramErrorStatus_v1_t.
 type EccSramErrorStatus_v1_t struct {
 	Version                 uint32
+	Pad4                    [4]byte
 	AggregateUncParity      uint64
 	AggregateUncSecDed      uint64
 	AggregateCor            uint64
@@ -605,6 +625,7 @@ type EccSramErrorStatus_v1_t struct {
 	AggregateUncBucketMcu   uint64
 	AggregateUncBucketOther uint64
 	BThresholdExceeded      uint32
+	Pad100                  [4]byte
 }
 
 // EccSramErrorStatus_t is nvmlEccSramErrorStatus_t.
@@ -620,6 +641,7 @@ type PlatformInfo_v1_t struct {
 	NodeIndex                 uint8
 	PeerType                  uint8
 	ModuleId                  uint8
+	Pad41                     [3]byte
 }
 
 // PlatformInfo_v2_t is nvmlPlatformInfo_v2_t.
@@ -632,6 +654,7 @@ type PlatformInfo_v2_t struct {
 	HostId              uint8
 	PeerType            uint8
 	ModuleId            uint8
+	Pad41               [3]byte
 }
 
 // PlatformInfo_t is nvmlPlatformInfo_t.
@@ -676,6 +699,7 @@ type RemappedRowsInfo_v2_t struct {
 // RusdSettings_v1_t is nvmlRusdSettings_v1_t.
 type RusdSettings_v1_t struct {
 	Version  uint32
+	Pad4     [4]byte
 	PollMask uint64
 }
 
@@ -715,6 +739,7 @@ type PowerScopeType_t uint8
 type PowerValue_v2_t struct {
 	Version      uint32
 	PowerScope   PowerScopeType_t
+	Pad5         [3]byte
 	PowerValueMw uint32
 }
 
@@ -780,6 +805,7 @@ type VgpuPlacementList_v1_t struct {
 	Version       uint32
 	PlacementSize uint32
 	Count         uint32
+	Pad12         [4]byte
 	PlacementIds  unsafe.Pointer
 }
 
@@ -788,8 +814,10 @@ type VgpuPlacementList_v2_t struct {
 	Version       uint32
 	PlacementSize uint32
 	Count         uint32
+	Pad12         [4]byte
 	PlacementIds  unsafe.Pointer
 	Mode          uint32
+	Pad28         [4]byte
 }
 
 // VgpuPlacementList_t is nvmlVgpuPlacementList_t.
@@ -798,6 +826,7 @@ type VgpuPlacementList_t = VgpuPlacementList_v2_t
 // VgpuTypeBar1Info_v1_t is nvmlVgpuTypeBar1Info_v1_t.
 type VgpuTypeBar1Info_v1_t struct {
 	Version  uint32
+	Pad4     [4]byte
 	Bar1Size uint64
 }
 
@@ -807,6 +836,7 @@ type VgpuTypeBar1Info_t = VgpuTypeBar1Info_v1_t
 // VgpuInstanceUtilizationSample_t is nvmlVgpuInstanceUtilizationSample_t.
 type VgpuInstanceUtilizationSample_t struct {
 	VgpuInstance VgpuInstance_t
+	Pad4         [4]byte
 	TimeStamp    uint64
 	SmUtil       Value_t
 	MemUtil      Value_t
@@ -818,6 +848,7 @@ type VgpuInstanceUtilizationSample_t struct {
 type VgpuInstanceUtilizationInfo_v1_t struct {
 	TimeStamp    uint64
 	VgpuInstance VgpuInstance_t
+	Pad12        [4]byte
 	SmUtil       Value_t
 	MemUtil      Value_t
 	EncUtil      Value_t
@@ -831,6 +862,7 @@ type VgpuInstancesUtilizationInfo_v1_t struct {
 	Version           uint32
 	SampleValType     ValueType_t
 	VgpuInstanceCount uint32
+	Pad12             [4]byte
 	LastSeenTimeStamp uint64
 	VgpuUtilArray     unsafe.Pointer
 }
@@ -878,6 +910,7 @@ type VgpuProcessesUtilizationInfo_t = VgpuProcessesUtilizationInfo_v1_t
 // VgpuRuntimeState_v1_t is nvmlVgpuRuntimeState_v1_t.
 type VgpuRuntimeState_v1_t struct {
 	Version uint32
+	Pad4    [4]byte
 	Size    uint64
 }
 
@@ -904,6 +937,7 @@ type VgpuSchedulerLogEntry_t struct {
 	TimeRunTotal             uint64
 	TimeRun                  uint64
 	SwRunlistId              uint32
+	Pad28                    [4]byte
 	TargetTimeSlice          uint64
 	CumulativePreemptionTime uint64
 }
@@ -967,11 +1001,13 @@ type VgpuLicenseExpiry_t struct {
 	Min    uint16
 	Sec    uint16
 	Status uint8
+	Pad15  [1]byte
 }
 
 // VgpuLicenseInfo_t is nvmlVgpuLicenseInfo_t.
 type VgpuLicenseInfo_t struct {
 	IsLicensed    uint8
+	Pad1          [3]byte
 	LicenseExpiry VgpuLicenseExpiry_t
 	CurrentState  uint32
 }
@@ -985,6 +1021,7 @@ type GridLicenseExpiry_t struct {
 	Min    uint16
 	Sec    uint16
 	Status uint8
+	Pad15  [1]byte
 }
 
 // GridLicensableFeature_t is nvmlGridLicensableFeature_t.
@@ -1069,6 +1106,7 @@ type VgpuSchedulerLogInfo_v1_t struct {
 	ArrMode         uint32
 	SchedulerParams VgpuSchedulerParams_t
 	EntriesCount    uint32
+	Pad28           [4]byte
 	LogEntries      [200]VgpuSchedulerLogEntry_t
 }
 
@@ -1080,8 +1118,10 @@ type VgpuCreatablePlacementInfo_v1_t struct {
 	Version       uint32
 	VgpuTypeId    VgpuTypeId_t
 	Count         uint32
+	Pad12         [4]byte
 	PlacementIds  unsafe.Pointer
 	PlacementSize uint32
+	Pad28         [4]byte
 }
 
 // VgpuCreatablePlacementInfo_t is nvmlVgpuCreatablePlacementInfo_t.
@@ -1101,9 +1141,11 @@ type VgpuSchedulerLogEntry_v2_t struct {
 	TimeRunTotal             uint64
 	TimeRun                  uint64
 	SwRunlistId              uint32
+	Pad28                    [4]byte
 	TargetTimeSlice          uint64
 	CumulativePreemptionTime uint64
 	Weight                   uint32
+	Pad52                    [4]byte
 }
 
 // VgpuSchedulerLogInfo_v2_t is nvmlVgpuSchedulerLogInfo_v2_t.
@@ -1113,6 +1155,7 @@ type VgpuSchedulerLogInfo_v2_t struct {
 	AvgFactor       uint32
 	Timeslice       uint32
 	EntriesCount    uint32
+	Pad20           [4]byte
 	LogEntries      [200]VgpuSchedulerLogEntry_v2_t
 }
 
@@ -1225,6 +1268,7 @@ type EventSetGetContextInfo_v1_t struct {
 	SourceEventContextType             uint32
 	DataSize                           uint32
 	DataFormatVersion                  uint16
+	Pad18                              [2]byte
 }
 
 // EventSetGetContextData_v1_t is nvmlEventSetGetContextData_v1_t.
@@ -1246,6 +1290,7 @@ type SystemEventSet_t uintptr
 // SystemEventSetCreateRequest_v1_t is nvmlSystemEventSetCreateRequest_v1_t.
 type SystemEventSetCreateRequest_v1_t struct {
 	Version uint32
+	Pad4    [4]byte
 	Set     SystemEventSet_t
 }
 
@@ -1255,6 +1300,7 @@ type SystemEventSetCreateRequest_t = SystemEventSetCreateRequest_v1_t
 // SystemEventSetFreeRequest_v1_t is nvmlSystemEventSetFreeRequest_v1_t.
 type SystemEventSetFreeRequest_v1_t struct {
 	Version uint32
+	Pad4    [4]byte
 	Set     SystemEventSet_t
 }
 
@@ -1264,6 +1310,7 @@ type SystemEventSetFreeRequest_t = SystemEventSetFreeRequest_v1_t
 // SystemRegisterEventRequest_v1_t is nvmlSystemRegisterEventRequest_v1_t.
 type SystemRegisterEventRequest_v1_t struct {
 	Version    uint32
+	Pad4       [4]byte
 	EventTypes uint64
 	Set        SystemEventSet_t
 }
@@ -1275,6 +1322,7 @@ type SystemRegisterEventRequest_t = SystemRegisterEventRequest_v1_t
 type SystemEventData_v1_t struct {
 	EventType uint64
 	GpuId     uint32
+	Pad12     [4]byte
 }
 
 // SystemEventSetWaitRequest_v1_t is nvmlSystemEventSetWaitRequest_v1_t.
@@ -1309,6 +1357,7 @@ type AccountingStats_v2_t struct {
 	MemoryUtilization uint32
 	MaxMemoryUsage    uint64
 	SampleCount       uint32
+	Pad28             [4]byte
 	SumGpuUtil        uint64
 	SumFbUtil         uint64
 	Time              uint64
@@ -1414,6 +1463,7 @@ type ConfComputeGpuAttestationReport_t struct {
 // ConfComputeSetKeyRotationThresholdInfo_v1_t is nvmlConfComputeSetKeyRotationThresholdInfo_v1_t.
 type ConfComputeSetKeyRotationThresholdInfo_v1_t struct {
 	Version              uint32
+	Pad4                 [4]byte
 	MaxAttackerAdvantage uint64
 }
 
@@ -1423,6 +1473,7 @@ type ConfComputeSetKeyRotationThresholdInfo_t = ConfComputeSetKeyRotationThresho
 // ConfComputeGetKeyRotationThresholdInfo_v1_t is nvmlConfComputeGetKeyRotationThresholdInfo_v1_t.
 type ConfComputeGetKeyRotationThresholdInfo_v1_t struct {
 	Version           uint32
+	Pad4              [4]byte
 	AttackerAdvantage uint64
 }
 
@@ -1438,6 +1489,7 @@ type GpuFabricInfo_t struct {
 	Status      Return
 	CliqueId    uint32
 	State       GpuFabricState_t
+	Pad25       [3]byte
 }
 
 // GpuFabricInfo_v2_t is nvmlGpuFabricInfo_v2_t.
@@ -1447,6 +1499,7 @@ type GpuFabricInfo_v2_t struct {
 	Status      Return
 	CliqueId    uint32
 	State       GpuFabricState_t
+	Pad29       [3]byte
 	HealthMask  uint32
 }
 
@@ -1457,8 +1510,10 @@ type GpuFabricInfo_v3_t struct {
 	Status        Return
 	CliqueId      uint32
 	State         GpuFabricState_t
+	Pad29         [3]byte
 	HealthMask    uint32
 	HealthSummary uint8
+	Pad37         [3]byte
 }
 
 // GpuFabricInfoV_t is nvmlGpuFabricInfoV_t.
@@ -1467,6 +1522,7 @@ type GpuFabricInfoV_t = GpuFabricInfo_v3_t
 // GpuFabricClique_v1_t is nvmlGpuFabricClique_v1_t.
 type GpuFabricClique_v1_t struct {
 	Type uint8
+	Pad1 [3]byte
 	Id   uint32
 }
 
@@ -1477,8 +1533,10 @@ type GpuFabricInfo_v4_t struct {
 	Cliques       [64]GpuFabricClique_v1_t
 	NumCliques    uint32
 	State         GpuFabricState_t
+	Pad537        [3]byte
 	HealthMask    uint32
 	HealthSummary uint8
+	Pad545        [3]byte
 }
 
 // GpuOperationalEventConfig_v1_t is nvmlGpuOperationalEventConfig_v1_t.
@@ -1515,6 +1573,7 @@ type EventSetWait_v3_t struct {
 	GroupAttributes   uint32
 	GroupSize         uint8
 	GroupIndex        uint8
+	Pad222            [2]byte
 }
 
 // CPERCursorHandle_t is nvmlCPERCursorHandle_t.
@@ -1527,6 +1586,7 @@ type CPERType_t uint32
 type CPERCursor_v1_t struct {
 	CperTypeMask uint32
 	Uuid         [80]byte
+	Pad84        [4]byte
 	Handle       CPERCursorHandle_t
 }
 
@@ -1535,6 +1595,7 @@ type GetCPER_v1_t struct {
 	Cursor     CPERCursor_v1_t
 	Buffer     unsafe.Pointer
 	BufferSize uint32
+	Pad108     [4]byte
 }
 
 // SystemDriverBranchInfo_v1_t is nvmlSystemDriverBranchInfo_v1_t.
@@ -1580,6 +1641,7 @@ type NvlinkGetBwMode_v1_t struct {
 	Version uint32
 	BIsBest uint32
 	BwMode  uint8
+	Pad9    [3]byte
 }
 
 // NvlinkGetBwMode_t is nvmlNvlinkGetBwMode_t.
@@ -1590,6 +1652,7 @@ type NvlinkSetBwMode_v1_t struct {
 	Version  uint32
 	BSetBest uint32
 	BwMode   uint8
+	Pad9     [3]byte
 }
 
 // NvlinkSetBwMode_t is nvmlNvlinkSetBwMode_t.
@@ -1611,6 +1674,7 @@ type NvLinkInfo_v1_t struct {
 // NvlinkFirmwareVersion_t is nvmlNvlinkFirmwareVersion_t.
 type NvlinkFirmwareVersion_t struct {
 	UcodeType uint8
+	Pad1      [3]byte
 	Major     uint32
 	Minor     uint32
 	SubMinor  uint32
@@ -1640,13 +1704,16 @@ type NvlinkTelemetrySample_v1_t struct {
 	LinkId      uint32
 	SampleType  uint32
 	SampleCount uint32
+	Pad12       [4]byte
 	Samples     unsafe.Pointer
 	NvmlReturn  Return
+	Pad28       [4]byte
 }
 
 // NvlinkTelemetrySamples_v1_t is nvmlNvlinkTelemetrySamples_v1_t.
 type NvlinkTelemetrySamples_v1_t struct {
 	TelemetryCount   uint32
+	Pad4             [4]byte
 	TelemetrySamples unsafe.Pointer
 }
 
@@ -1735,6 +1802,7 @@ type PRMCounter_v1_t struct {
 // PRMCounterList_v1_t is nvmlPRMCounterList_v1_t.
 type PRMCounterList_v1_t struct {
 	NumCounters uint32
+	Pad4        [4]byte
 	Counters    unsafe.Pointer
 }
 
@@ -1772,6 +1840,7 @@ type GpuInstanceProfileInfo_v2_t struct {
 	EncoderCount        uint32
 	JpegCount           uint32
 	OfaCount            uint32
+	Pad44               [4]byte
 	MemorySizeMB        uint64
 	Name                [96]byte
 }
@@ -1791,6 +1860,7 @@ type GpuInstanceProfileInfo_v3_t struct {
 	MemorySizeMB        uint64
 	Name                [96]byte
 	Capabilities        uint32
+	Pad148              [4]byte
 }
 
 // GpuInstanceInfo_t is nvmlGpuInstanceInfo_t.
@@ -1971,6 +2041,7 @@ type PowerSmoothingProfile_v1_t struct {
 	Version   uint32
 	ProfileId uint32
 	ParamId   uint32
+	Pad12     [4]byte
 	Value     float64
 }
 

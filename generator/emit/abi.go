@@ -59,9 +59,19 @@ A union is an array of the unsigned integers that its alignment asks for.`)
 			f.Type().Id(name).Index(jen.Lit(int(t.Size / t.Align))).Id(fmt.Sprintf("uint%d", t.Align*8))
 		case model.Struct:
 			f.Type().Id(name).StructFunc(func(g *jen.Group) {
-				for _, m := range t.Fields {
-					g.Id(fieldName(m.Name)).Add(binding.GoTypeOf(m.Type).Code())
+				var end int64
+				// What C leaves open has a name, so that Go sets it to 0: callers get all of a struct.
+				pad := func(next int64) {
+					if next > end {
+						g.Id(fmt.Sprintf("Pad%d", end)).Index(jen.Lit(int(next - end))).Byte()
+					}
 				}
+				for _, m := range t.Fields {
+					pad(m.Offset)
+					g.Id(fieldName(m.Name)).Add(binding.GoTypeOf(m.Type).Code())
+					end = m.Offset + m.Size
+				}
+				pad(t.Size)
 			})
 		}
 		f.Line()
