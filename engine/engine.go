@@ -4,7 +4,6 @@ package engine
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,7 +71,7 @@ func (e *Engine) Restore() abi.Return {
 	e.lifecycle.Lock()
 	defer e.lifecycle.Unlock()
 	if err := e.restore(); err != nil {
-		Complain(err)
+		e.Complain(err)
 		return abi.ERROR_UNKNOWN
 	}
 	return abi.SUCCESS
@@ -128,10 +127,7 @@ func (c config) board() (*profiles.Board, error) {
 }
 
 // Complain says in one line on stderr why an answer is an error, where no return code can.
-func Complain(err error) { Say(strings.ReplaceAll(err.Error(), "\n", "; ")) }
-
-// Say writes a line on stderr. The core has another, which does not harm the process around it.
-var Say = func(text string) { fmt.Fprintf(os.Stderr, "nvmlfab: %s\n", text) }
+func (e *Engine) Complain(err error) { e.host.Complain(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
 // Level is the NVML version of the configured driver as an integer, as abi.Version.Number: functions younger than that
 // answer FUNCTION_NOT_FOUND. Without a driver version every function is there.

@@ -28,8 +28,10 @@ func TestLifecycle(t *testing.T) {
 	require.Equal(t, abi.SUCCESS, Shutdown(e))
 	answers(t, 0)(DeviceGetCount(e.Snapshot()))
 
-	e = engine.New(enginetest.New("NVMLFAB_PROFILE", "nope"))
-	assert.Equal(t, abi.ERROR_UNKNOWN, InitWithFlags(e, abi.INIT_FLAG_NO_ATTACH))
+	h := enginetest.New("NVMLFAB_PROFILE", "nope")
+	assert.Equal(t, abi.ERROR_UNKNOWN, InitWithFlags(engine.New(h), abi.INIT_FLAG_NO_ATTACH))
+	require.Len(t, h.Complaints, 1)
+	assert.Contains(t, h.Complaints[0], "nope")
 }
 
 func TestSystem(t *testing.T) {

@@ -16,7 +16,7 @@ func Init(e *engine.Engine) abi.Return { return InitWithFlags(e, 0) }
 // a driver. A configuration that cannot be used answers UNKNOWN and says why on stderr.
 func InitWithFlags(e *engine.Engine, _ uint32) abi.Return {
 	if err := e.Start(); err != nil {
-		engine.Complain(err)
+		e.Complain(err)
 		return abi.ERROR_UNKNOWN
 	}
 	return abi.SUCCESS

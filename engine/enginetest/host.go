@@ -24,10 +24,11 @@ const (
 
 // Host is a process of its own.
 type Host struct {
-	Env     map[string]string
-	SetUser bool // the process runs with another user's privileges
-	User    bool // the process may not administer GPUs
-	Limit   int  // handles that there is room for, any number if 0
+	Env        map[string]string
+	SetUser    bool     // the process runs with another user's privileges
+	User       bool     // the process may not administer GPUs
+	Limit      int      // handles that there is room for, any number if 0
+	Complaints []string // what the engine complained of
 
 	mu         sync.Mutex
 	generation uint64
@@ -102,6 +103,13 @@ func (h *Host) ReadFile(name string) ([]byte, error) { return profiles.Read(name
 
 // Now is what Clock says.
 func (h *Host) Now() time.Time { return Clock() }
+
+// Complain notes a line in Complaints.
+func (h *Host) Complain(line string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.Complaints = append(h.Complaints, line)
+}
 
 // Booted is Boot.
 func (h *Host) Booted() time.Time { return Boot }

@@ -20,6 +20,8 @@ type Host interface {
 	Booted() time.Time
 	// Admin says whether the calling thread may administer GPUs: as root, or with CAP_SYS_ADMIN.
 	Admin() bool
+	// Complain says a line to whoever runs the process.
+	Complain(line string)
 	// Keep holds on to what the node is made of until it is given something else, ErrMemory if it cannot. Kept returns
 	// that, in forked processes too.
 	Keep(config []byte) error

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"unsafe"
 
 	"github.com/nvmlfab/nvmlfab/engine"
@@ -50,7 +51,6 @@ func nvmlfab_call(number C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
 		if marshal.Word[uint64](args, 0) != dispatch.ModelHash {
 			return C.uint32_t(abi.ERROR_LIB_RM_VERSION_MISMATCH)
 		}
-		engine.Say = host.Complain
 		node = engine.New(&process{handles{space: (*space)(marshal.Pointer(args, 1))}})
 		return C.uint32_t(abi.SUCCESS)
 	case level:
@@ -89,7 +89,7 @@ func complain(number uint32, r any) {
 			name = s.Name
 		}
 	}
-	engine.Complain(fmt.Errorf("%s: internal error: %v; please report it", name, r))
+	host.Complain(strings.ReplaceAll(fmt.Sprintf("%s: internal error: %v; please report it", name, r), "\n", "; "))
 	if host.Getenv("NVMLFAB_DEBUG") != "" {
 		for line := range bytes.Lines(debug.Stack()) {
 			host.Complain(string(bytes.TrimRight(line, "\n")))

@@ -22,6 +22,8 @@ type process struct{ handles }
 
 func (p *process) Getenv(name string) string { return library.Getenv(name) }
 
+func (p *process) Complain(line string) { library.Complain(line) }
+
 func (p *process) Privileged() bool { return C.getauxval(C.AT_SECURE) != 0 }
 
 func (p *process) ReadFile(name string) ([]byte, error) { return profiles.Read(name) }
