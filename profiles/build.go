@@ -78,8 +78,8 @@ func (b *builder) lay(root *yaml.Node, base *Board) (*Board, error) {
 		Version: b.Version, System: b.System, Devices: devices, NVLink: b.NVLink, Topology: b.Topology,
 		MIG: b.MIG, InfiniBand: b.InfiniBand,
 	}
-	if len(b.Only) > 0 {
-		return board, b.keep(board, find(root, "only"))
+	if only := find(root, "only"); only != nil {
+		return board, b.keep(board, only)
 	}
 	return board, nil
 }
@@ -137,6 +137,11 @@ func (b *builder) devices(count uint32) ([]Device, error) {
 	}
 	b.template = template.Properties
 	devices := make([]Device, count)
+	used := identities{uuids: map[UUID]bool{}, minors: map[uint32]bool{}}
+	for i := range b.base {
+		used.uuids[b.base[i].UUID] = true
+		used.minors[b.base[i].MinorNumber.Value] = true
+	}
 	for i := range devices {
 		d := &devices[i]
 		*d = template
@@ -156,7 +161,7 @@ func (b *builder) devices(count uint32) ([]Device, error) {
 				return nil, err
 			}
 		}
-		d.complete(len(b.base) > 0 && b.base[0].PDI.Valid)
+		used.complete(d, len(b.base) > 0 && b.base[0].PDI.Valid)
 	}
 	b.assignBusIDs(devices)
 	return devices, b.check(devices)
@@ -170,18 +175,30 @@ func (b *builder) defaults(d *Device) error {
 	return nil
 }
 
-// complete fills in what follows from the rest.
-func (d *Device) complete(pdi bool) {
-	if !d.MinorNumber.Valid {
-		d.MinorNumber = Some(d.Index)
+// identities are those of the base board's devices. After only, they need not be those of their indices.
+type identities struct {
+	uuids  map[UUID]bool
+	minors map[uint32]bool
+}
+
+// complete fills in what follows from the rest. It makes up no identity that a device of the base board has.
+func (used identities) complete(d *Device, pdi bool) {
+	for minor := d.Index; !d.MinorNumber.Valid; minor++ {
+		if !used.minors[minor] {
+			d.MinorNumber = Some(minor)
+			used.minors[minor] = true
+		}
 	}
 	if pdi && !d.PDI.Valid {
 		d.PDI = Some(binary.BigEndian.Uint64(d.hash("pdi")))
 	}
-	if d.UUID == "" {
-		sum := d.hash("uuid")
+	for purpose := "uuid"; d.UUID == ""; purpose += "+" {
+		sum := d.hash(purpose)
 		sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562 version 8: made up by its own rule
-		d.UUID = UUID(fmt.Sprintf("GPU-%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]))
+		uuid := UUID(fmt.Sprintf("GPU-%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]))
+		if !used.uuids[uuid] {
+			d.UUID = uuid
+		}
 	}
 	if state := d.Fabric.State; !state.Valid && d.Fabric != (Fabric{}) {
 		d.Fabric.State = Some("completed")

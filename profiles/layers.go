@@ -177,6 +177,9 @@ func named(name string, err error) *Error {
 
 // keep leaves a board the devices that only names, in that order.
 func (b *builder) keep(board *Board, at *yaml.Node) error {
+	if len(b.Only) == 0 {
+		return wrong(at, "only names no device: leave it out to keep all")
+	}
 	all := board.Devices
 	to := map[uint32]uint32{} // index before → index after
 	board.Devices = nil

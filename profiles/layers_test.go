@@ -72,6 +72,19 @@ func TestOnly(t *testing.T) {
 	assert.Equal(t, Some(uint32(1)), all.NVLink.Links[0].RemoteIndex)
 }
 
+// TestMoreAfterOnly: GPUs that are added to those that remain have identities that none of these has.
+func TestMoreAfterOnly(t *testing.T) {
+	for _, board := range []string{"h100", "t4"} {
+		b, err := Base{Name: "x.yaml", Text: []byte("extends: " + board + "\ncount: 8\nonly: [7, 2, 5]\n")}.With(GPUs("--gpus", 9))
+		require.NoError(t, err)
+		minors := map[uint32]bool{}
+		for _, d := range b.Devices {
+			minors[d.MinorNumber.Value] = true
+		}
+		assert.Len(t, minors, 9)
+	}
+}
+
 // TestFile: one file means the same as base and layers.
 func TestFile(t *testing.T) {
 	for name, base := range map[string]Base{

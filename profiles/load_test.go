@@ -33,6 +33,8 @@ func TestErrors(t *testing.T) {
 		"extends in a layer": {"count: 1\n---\ncount: 2\nextends: h100\n", "4: extends: only the first document of a profile names what it extends"},
 		"typo in a layer":    {"count: 1\n---\ncount: 2\n---\nonyl: [1]\n", `5: unknown key "onyl" in the profile: did you mean "only"?`},
 		"only unknown":       {"count: 2\nonly: [2]\n", "2: only[0]: there is no device 2"},
+		"only nobody":        {"count: 2\nonly: []\n", "2: only names no device: leave it out to keep all"},
+		"only nothing":       {"count: 2\nonly: N/A\n", "2: only names no device: leave it out to keep all"},
 		"only twice":         {"count: 2\nonly: [1, 01]\n", "2: only[1]: device 1 is named twice"},
 		"only nonsense":      {"count: 2\nonly: [first]\n", `2: only[0]: "first" is neither an index nor a UUID: bad UUID "first": want GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hexadecimal digits`},
 		"not UTF-8":          {"count: 1\nname: \xff\xfe\n", "2: is not text in UTF-8"},

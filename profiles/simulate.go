@@ -65,7 +65,7 @@ type Failure struct {
 	// Probability is the chance of breaking at a call, 0 to 1.
 	Probability Opt[float64] `yaml:"probability" range:"0..1"`
 	// AfterCalls is the number of calls after which it breaks.
-	AfterCalls Opt[int64] `yaml:"after_calls"`
+	AfterCalls Opt[int64] `yaml:"after_calls" range:"0..1000000000000"`
 	// Seed decides which call breaks it.
 	Seed Opt[int64] `yaml:"seed"`
 	// Xid is the error that goes with it.

@@ -9,7 +9,7 @@ import (
 
 type fakegpuCmd struct {
 	Profile *string `placeholder:"NAME|FILE" help:"A shipped profile, or a profile file."`
-	GPUs    uint32  `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
+	GPUs    *uint32 `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
 	Driver  string  `placeholder:"VERSION" help:"The driver's version, instead of the profile's."`
 }
 

@@ -57,11 +57,11 @@ func choose(flag *string) (p profile, err error) {
 	return p, err
 }
 
-// change gives the profile another number of GPUs or another driver; zero and empty leave it as it is. It refuses a driver's
+// change gives the profile another number of GPUs or another driver; nil and empty leave it as it is. It refuses a driver's
 // version that cannot be part of a file's name.
-func (p *profile) change(gpus uint32, driver string) error {
-	if gpus != 0 {
-		p.layers = append(p.layers, profiles.GPUs("--gpus", gpus))
+func (p *profile) change(gpus *uint32, driver string) error {
+	if gpus != nil {
+		p.layers = append(p.layers, profiles.GPUs("--gpus", *gpus))
 	}
 	if driver != "" {
 		p.layers = append(p.layers, profiles.Driver("--driver", driver))

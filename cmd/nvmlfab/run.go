@@ -32,7 +32,7 @@ func init() {
 
 type runCmd struct {
 	Profile   *string  `placeholder:"NAME|FILE" help:"A shipped profile, or a profile file, which has a / in it or ends in .yaml or .yml."`
-	GPUs      uint32   `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
+	GPUs      *uint32  `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
 	Driver    string   `placeholder:"VERSION" help:"The driver's version, instead of the profile's."`
 	NVML      string   `name:"nvml" placeholder:"VERSION" help:"The version of NVML, instead of the one that came with the driver; the beginning of it will do."`
 	NUMA      bool     `name:"numa" help:"Show the profile's CPUs and NUMA nodes in /sys too, if it gives any, instead of the machine's."`

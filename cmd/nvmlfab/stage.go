@@ -11,7 +11,7 @@ import (
 type stageCmd struct {
 	Root    string  `required:"" placeholder:"DIR" help:"The folder to write below; made if it does not exist."`
 	Profile *string `placeholder:"NAME|FILE" help:"A shipped profile, or a profile file."`
-	GPUs    uint32  `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
+	GPUs    *uint32 `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
 	Driver  string  `placeholder:"VERSION" help:"The driver's version, instead of the profile's."`
 	NVML    string  `name:"nvml" placeholder:"VERSION" help:"The version of NVML, instead of the one that came with the driver."`
 	SMI     string  `name:"nvidia-smi" placeholder:"FILE" help:"An nvidia-smi to copy; by default the one in PATH, if there is one."`
