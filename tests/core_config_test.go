@@ -134,8 +134,7 @@ func TestConfigurationCounts(t *testing.T) {
 
 // TestConfigurationPublished: files with the keys that others' mocks have published load as they are.
 func TestConfigurationPublished(t *testing.T) {
-	path := filepath.Join(root, "profiles", "testdata", "published-keys.yaml")
-	out := run(t, with(library, "MOCK_NVML_CONFIG="+path), coreProgram(t, "", "config", linked()...)).succeeds(t)
+	out := run(t, with(library, "MOCK_NVML_CONFIG="+publishedKeys(t)), coreProgram(t, "", "config", linked()...)).succeeds(t)
 	assert.Empty(t, out.stderr)
 	assert.Equal(t, 3, out.figures(t)[1], "num_devices")
 }

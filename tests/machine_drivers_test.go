@@ -24,7 +24,7 @@ func TestMachineDriver(t *testing.T) {
 	namespaces(t)
 	python := systemPython(t)
 	level := func(nvml string) int {
-		return 1 + slices.IndexFunc(abi.Versions[:], func(v abi.Version) bool { return v.NVML == nvml })
+		return abi.Versions[slices.IndexFunc(abi.Versions[:], func(v abi.Version) bool { return v.NVML == nvml })].Number
 	}
 	var symbols []string
 	since := map[string]int{}
