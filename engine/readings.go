@@ -13,6 +13,8 @@ type meter struct {
 	once        sync.Once
 	start       simulate.Start
 	current     *simulate.Course
+	moves       bool
+	still       simulate.Readings // of a device that does not move
 	checkpoints map[count]simulate.Counter // of what has not grown in the same way ever since the origin
 }
 
@@ -24,6 +26,9 @@ func (d *Device) course() *simulate.Course {
 		if d.meter.current == nil {
 			d.meter.current = simulate.New(d.Device, d.settings(), d.meter.start)
 		}
+		if d.meter.moves = d.meter.current.Moves(); !d.meter.moves {
+			d.meter.still = d.meter.current.At(0)
+		}
 	})
 	return d.meter.current
 }
@@ -31,8 +36,8 @@ func (d *Device) course() *simulate.Course {
 // Readings are what the device reads now.
 func (d *Device) Readings() simulate.Readings {
 	c := d.course()
-	if !c.Moves() {
-		return c.At(0) // without looking at the clock
+	if !d.meter.moves {
+		return d.meter.still // without looking at the clock
 	}
 	return c.At(d.snapshot.Now().Unix())
 }
