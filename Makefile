@@ -106,12 +106,13 @@ dist/arm64/libnvgpufilter.so: export CC := aarch64-linux-gnu-gcc
 dist/arm64/libnvgpufilter.so: | dist/arm64
 
 # Without -buildid= they would hold a hash of the folder that they were built in.
+# A build ID of Go's would follow the folder of the tree by way of cgo's flags, so there is none.
 dist/lib/libnvmlfab-core.so.1 $(gpufilters): $(overlay) Makefile | dist/lib
 	@echo "go build $(package) -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
 	env -u GOARCH -u CC go run ./library/goruntime library "$$overlay"; \
 	CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
-	  -ldflags '-s -w -buildid= -X runtime.godebugDefault=$(core_debug) $(golink)' -o $@.$$$$.so $(package); \
+	  -ldflags '-s -w -buildid= -B none -X runtime.godebugDefault=$(core_debug) $(golink)' -o $@.$$$$.so $(package); \
 	rm -f $@.$$$$.h; mv $@.$$$$.so $@
 
 ifndef NVML
