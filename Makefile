@@ -105,8 +105,7 @@ dist/arm64/libnvgpufilter.so: export GOARCH := arm64
 dist/arm64/libnvgpufilter.so: export CC := aarch64-linux-gnu-gcc
 dist/arm64/libnvgpufilter.so: | dist/arm64
 
-# Without -buildid= they would hold a hash of the folder that they were built in.
-# A build ID of Go's would follow the folder of the tree by way of cgo's flags, so there is none.
+# Without -buildid= they would hold a hash of the folder that they were built in, and without -B none one of nothing.
 dist/lib/libnvmlfab-core.so.1 $(gpufilters): $(overlay) Makefile | dist/lib
 	@echo "go build $(package) -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
