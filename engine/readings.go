@@ -14,7 +14,7 @@ type meter struct {
 	start       simulate.Start
 	current     *simulate.Course
 	moves       bool
-	still       simulate.Readings // of a device that does not move
+	still       simulate.Readings          // of a device that does not move
 	checkpoints map[count]simulate.Counter // of what has not grown in the same way ever since the origin
 }
 
