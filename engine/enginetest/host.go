@@ -206,7 +206,10 @@ func (h *Host) Record(generation uint64, handle uintptr) ([]byte, bool) {
 
 // All calls f with every handle of a generation.
 func (h *Host) All(generation uint64, f func(uintptr, host.Key)) {
-	for i := range h.slots {
+	h.mu.Lock()
+	slots := len(h.slots)
+	h.mu.Unlock()
+	for i := range slots {
 		address := uintptr(Base + i*Stride)
 		if key, ok := h.Key(generation, address); ok {
 			f(address, key)
