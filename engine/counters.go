@@ -7,10 +7,10 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// Counters grow from the origin of their generation as the profile says. When a snapshot in which they grow in another way
-// takes the place of an older one, they are written down as they were, and go on from there.
+// A counter starts at the origin of its generation with the value that the profile gives. A new snapshot may change the
+// rate of a counter. The old value is then kept as a checkpoint, and the counter goes on from it at the new rate.
 
-// count names one of a device's counters: a quantity, or the errors or the traffic of its links.
+// count names one counter of a device: a quantity, or the errors or the traffic of its links.
 type count struct {
 	quantity simulate.Quantity
 	link     uint32
@@ -21,11 +21,12 @@ const (
 	linkErrors
 )
 
-// origin is when counters begin: when the machine was booted. Processes round that alike, though they measure it at other
-// times; a forked process keeps the origin that it had.
+// origin is the time when counters start: when the machine was booted. Each process measures that time anew, so it is
+// rounded, and all processes get the same. A forked process keeps its parent's origin.
 func (e *Engine) origin() int64 { return e.host.Booted().Round(10 * time.Second).UnixMilli() }
 
-// tick is the time that counters go by, in ms since 1970. It stands still while the clock is behind what it once said.
+// tick is the time that counters use, in ms since 1970. If the clock is set back, tick stands still until the clock
+// catches up.
 func (g *generation) tick() int64 {
 	now := g.engine.host.Now().UnixMilli()
 	for {
@@ -39,8 +40,9 @@ func (g *generation) tick() int64 {
 	}
 }
 
-// counting is the time, in ms since 1970, up to which the snapshot counts: until now, or until another took its place.
-// A call that is late with an old snapshot would otherwise answer more than a later call with the new one.
+// counting is the time, in ms since 1970, up to which the snapshot counts: now, or the time when another snapshot
+// replaced it. Without that limit, a call that still uses the old snapshot could answer more than a later call that
+// uses the new one.
 func (s *Snapshot) counting() int64 {
 	now := s.generation.tick()
 	if end := s.ended.Load(); end != 0 {
@@ -49,18 +51,19 @@ func (s *Snapshot) counting() int64 {
 	return now
 }
 
-// end makes the snapshot count no further, and says until when it did, in ms since 1970.
+// end stops the snapshot's counters and returns the time when they stopped, in ms since 1970.
 func (s *Snapshot) end() int64 {
 	for {
 		now := s.generation.tick()
 		s.ended.Store(now)
-		if s.generation.latest.Load() == now { // nobody has counted further meanwhile
+		if s.generation.latest.Load() == now { // nobody has counted further in the meantime
 			return now
 		}
 	}
 }
 
-// growth is what a counter starts from, not valid if the device does not have it, and how it grows.
+// growth says how a counter grows, and the value that it starts from, which is not valid if the device does not have
+// the counter.
 func (d *Device) growth(c count) (from profiles.Opt[uint64], g simulate.Growth) {
 	nv := &d.snapshot.Board.NVLink
 	switch c.quantity {
@@ -84,19 +87,19 @@ func (d *Device) counter(c count) (counter simulate.Counter, valid bool) {
 	return simulate.Begin(d.snapshot.generation.origin, from.Value, g), from.Valid
 }
 
-// counted is what one of the device's counters is now.
+// counted is the present value of one of the device's counters.
 func (d *Device) counted(c count) profiles.Opt[uint64] {
 	counter, valid := d.counter(c)
 	switch {
 	case !valid:
 		return profiles.Opt[uint64]{}
 	case counter.Growth == simulate.Growth{}:
-		return profiles.Some(counter.Value.Units) // without looking at the clock
+		return profiles.Some(counter.Value.Units) // no need to look at the clock
 	}
 	return profiles.Some(counter.At(d.snapshot.counting()))
 }
 
-// follow makes the device go on from what it was in a snapshot that ended at a time in ms since 1970.
+// follow makes the device continue from its state in an older snapshot, which ended at a time in ms since 1970.
 func (d *Device) follow(old *Device, end int64) {
 	if course := old.course(); course.Same(d.Device, d.settings()) {
 		d.meter.current = course

@@ -18,7 +18,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// erring is a board whose links err, and whose first GPU draws power, at a rate.
+// erring is a board whose links have errors, and whose first GPU draws power, at a rate.
 func erring(t testing.TB, perSecond float64, more string) *profiles.Board {
 	t.Helper()
 	board, err := profiles.Parse("test.yaml", fmt.Appendf(nil, `
@@ -45,7 +45,7 @@ func TestCountersBegin(t *testing.T) {
 	}
 }
 
-// TestCountersGoOn: a counter whose rate falls goes on from where it was, and so does one whose clock is set back.
+// TestCountersGoOn: a counter continues from its last value when its rate falls and when its clock is set back.
 func TestCountersGoOn(t *testing.T) {
 	enginetest.At(t, noon)
 	e := enginetest.Start(t, "extends: h100\ncount: 2\nnvlink: {defaults: {error_rate: 100}}\n").Engine()
@@ -64,7 +64,7 @@ func TestCountersGoOn(t *testing.T) {
 	assert.Equal(t, first+20, errors())
 }
 
-// TestWarmthGoesOn: a GPU whose load is taken away cools down from where it was.
+// TestWarmthGoesOn: a GPU whose load ends cools down from the temperature that it had.
 func TestWarmthGoesOn(t *testing.T) {
 	const warms = "  dynamic_metrics: {temperature: {base_c: 30, ramp_c: 60}, utilization: {gpu_min: %d, gpu_max: %d}}"
 	enginetest.At(t, noon)
@@ -77,7 +77,7 @@ func TestWarmthGoesOn(t *testing.T) {
 	assert.InDelta(t, 30+60*0.368, temperature(e.Snapshot().Devices[0]).Value, 1, "another change does not warm it again")
 }
 
-// TestCountersNeverFall: whoever reads counters while rates rise and fall, with snapshots old and new, sees none fall.
+// TestCountersNeverFall: a reader sees no counter fall while rates rise and fall, whether it uses new or old snapshots.
 func TestCountersNeverFall(t *testing.T) {
 	e := enginetest.Start(t, "extends: h100\ncount: 2\n").Engine()
 	boards := make([]*profiles.Board, 20)
@@ -114,7 +114,7 @@ func TestCountersNeverFall(t *testing.T) {
 	readers.Wait()
 }
 
-// TestForkKeepsOrigin: a forked process counts from where its parent did, whatever it makes of the boot time.
+// TestForkKeepsOrigin: a forked process keeps its parent's origin, even if it reads another boot time.
 func TestForkKeepsOrigin(t *testing.T) {
 	boot := enginetest.Boot
 	t.Cleanup(func() { enginetest.Boot = boot })

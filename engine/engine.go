@@ -1,5 +1,5 @@
-// Package engine is the node behind the handwritten functions: its board, its devices, and the handles that stand for
-// them. An [Engine] has one [Snapshot] at a time; a call takes it once and finds everything in it.
+// Package engine holds the node that the handwritten functions read: its board, its devices, and the handles of both.
+// An [Engine] has one [Snapshot] at a time. Each call takes it once and reads everything from it.
 package engine
 
 import (
@@ -32,8 +32,8 @@ func (e *Engine) empty() *Snapshot {
 	return &Snapshot{Board: &profiles.Board{}, generation: &generation{engine: e}}
 }
 
-// Snapshot is the node as it is now. Before nvmlInit, and for a call that loses a race with the last nvmlShutdown, it has
-// no devices. The dispatch takes it once for each call, so this is where a newer state of the node is noticed.
+// Snapshot is the present state of the node. It has no devices before nvmlInit and after the last nvmlShutdown, also
+// for a call that runs at the same time as that nvmlShutdown. The dispatch takes one snapshot for each call.
 func (e *Engine) Snapshot() *Snapshot { return e.current.Load() }
 
 // Start reads the configuration and makes its devices. Its error names file and line.
@@ -57,16 +57,16 @@ func (e *Engine) Start() error {
 	return nil
 }
 
-// Stop ends the generation: no handle of it is valid any more.
+// Stop ends the generation. All of its handles become invalid.
 func (e *Engine) Stop() {
 	e.lifecycle.Lock()
 	defer e.lifecycle.Unlock()
 	e.current.Swap(e.empty()).generation.free()
-	_ = e.host.Keep(nil) // nothing always has room
+	_ = e.host.Keep(nil) // cannot fail: removing needs no memory
 }
 
-// Restore makes the node again in a process that was forked, from the configuration of before the fork, whatever has
-// become of the environment and the file. Handles mean what they meant.
+// Restore makes the node again in a forked process. It uses the configuration from before the fork, even if the
+// environment or the file has changed since. All handles stay valid.
 func (e *Engine) Restore() abi.Return {
 	e.lifecycle.Lock()
 	defer e.lifecycle.Unlock()
@@ -90,15 +90,16 @@ func (e *Engine) restore() error {
 	return nil
 }
 
-// config is what a node is made of: a profile file's text, or without text a shipped board.
+// config is the source of a node: the text of a profile file or, if there is no text, the name of a shipped board.
 type config struct {
 	name   string // of the file or the board
 	text   []byte
-	origin int64 // see origin
+	origin int64 // when counters start
 }
 
-// configured reads what the environment names: MOCK_NVML_CONFIG a file, NVMLFAB_PROFILE a shipped board, neither the
-// default board. A process with another user's privileges obeys neither.
+// configured reads the configuration that the environment names: a file in MOCK_NVML_CONFIG, a shipped board in
+// NVMLFAB_PROFILE, or the default board if neither is set. A process with another user's privileges ignores both
+// variables.
 func (e *Engine) configured() (config, error) {
 	getenv := e.host.Getenv
 	if e.host.Privileged() {
@@ -126,9 +127,9 @@ func (c config) board() (*profiles.Board, error) {
 	return board, nil
 }
 
-// Complain says in one line on stderr why an answer is an error, where no return code can.
+// Complain prints one line on stderr that says why an answer is an error, for errors that no return code describes.
 func (e *Engine) Complain(err error) { e.host.Complain(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
-// Level is the NVML version of the configured driver as an integer, as abi.Version.Number: functions younger than that
-// answer FUNCTION_NOT_FOUND. Without a driver version every function is there.
+// Level is the NVML version of the configured driver as an integer, as abi.Version.Number. Functions of later versions
+// answer FUNCTION_NOT_FOUND. If the profile gives no driver version, all functions are available.
 func (e *Engine) Level() int { return profiles.NVML(e.Snapshot().Branch).Number }

@@ -62,7 +62,7 @@ func TestDefaultBoard(t *testing.T) {
 	assert.Nil(t, s.DeviceByUUID("GPU-00000000-0000-0000-0000-000000000000"))
 }
 
-// TestBeforeStart: there is always a snapshot, and without nvmlInit it has nothing.
+// TestBeforeStart: there is always a snapshot, and before nvmlInit it is empty.
 func TestBeforeStart(t *testing.T) {
 	e := engine.New(enginetest.New())
 	s := e.Snapshot()
@@ -109,7 +109,7 @@ func TestConfigurationErrors(t *testing.T) {
 	}
 }
 
-// TestTwoEngines: engines know nothing of each other.
+// TestTwoEngines: two engines share nothing.
 func TestTwoEngines(t *testing.T) {
 	a, _ := started(t)
 	b, _ := started(t, "NVMLFAB_PROFILE", "t4")
@@ -181,7 +181,7 @@ func TestEventSets(t *testing.T) {
 	}
 }
 
-// TestLateCalls: a call that took its snapshot before nvmlShutdown makes nothing in the next generation.
+// TestLateCalls: a call that took its snapshot before nvmlShutdown cannot make handles in the next generation.
 func TestLateCalls(t *testing.T) {
 	e, h := started(t)
 	late := e.Snapshot()
@@ -212,7 +212,8 @@ func TestOutOfHandles(t *testing.T) {
 	assert.Equal(t, abi.ERROR_MEMORY, ret)
 }
 
-// TestPublish: handles lead to the newest values, a call stays with those that it began with, and what nvmlInit fixed stays.
+// TestPublish: a handle leads to the newest values, a running call keeps its snapshot, and what nvmlInit fixed does not
+// change.
 func TestPublish(t *testing.T) {
 	e, _ := started(t, "NVMLFAB_PROFILE", "t4")
 	old := e.Snapshot()
@@ -243,10 +244,10 @@ func TestPublish(t *testing.T) {
 	assert.Error(t, e.Publish(engine.Node{Board: old.Board}), "no node")
 }
 
-// child is the engine of a process that was forked: another core in the same memory.
+// child is the engine of a forked process: a new core on the same memory.
 func child(h *enginetest.Host) *engine.Engine { return engine.New(h) }
 
-// TestRestore: in a forked child the handles mean what they meant in the parent.
+// TestRestore: in a forked child each handle stands for the same object as in the parent.
 func TestRestore(t *testing.T) {
 	parent, h := started(t)
 	s := parent.Snapshot()
@@ -274,7 +275,7 @@ func TestRestore(t *testing.T) {
 	assert.NotEqual(t, handleOf(t, kept), handleOf(t, newEventSet(t, e.Snapshot())))
 }
 
-// TestRestoreTheSameBoard: a forked process has the GPUs of before the fork, whatever became of the environment and the file.
+// TestRestoreTheSameBoard: a forked process keeps its GPUs when the environment or the file has changed since.
 func TestRestoreTheSameBoard(t *testing.T) {
 	path := enginetest.Write(t, "extends: t4\ncount: 2\n")
 	parent, h := started(t, "MOCK_NVML_CONFIG", path)
@@ -299,7 +300,7 @@ func TestRestoreTheSameBoard(t *testing.T) {
 	assert.Empty(t, h.Kept(), "a generation that ended leaves nothing")
 }
 
-// TestConcurrency: look-ups race with starts and stops and find a device of that handle or nothing.
+// TestConcurrency: look-ups race with starts and stops, and find either the device of that handle or nothing.
 func TestConcurrency(t *testing.T) {
 	e, h := started(t)
 	handle := handleOf(t, e.Snapshot().Devices[3])

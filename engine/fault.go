@@ -8,8 +8,8 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// fault is how a GPU gets lost in this process. It counts the calls with the GPU's handle; nil is a GPU that does not
-// fail. What is lost stays lost for as long as the profile says so.
+// fault decides when a GPU gets lost in this process. It counts the calls that use the GPU's handle. nil means that the
+// GPU does not fail. A lost GPU stays lost for as long as the profile says so.
 type fault struct {
 	failure profiles.Failure
 	calls   atomic.Uint64
@@ -17,7 +17,7 @@ type fault struct {
 	gone    bool // lost already when NVML started
 }
 
-// fault is the fault of a device; it goes on counting while nothing changes about it.
+// fault is the fault of a device. Its count continues for as long as the profile's failure stays the same.
 func (g *generation) fault(i int, failure profiles.Failure) *fault {
 	if f := g.faults[i]; f == nil || f.failure != failure {
 		g.faults[i] = nil
@@ -30,8 +30,8 @@ func (g *generation) fault(i int, failure profiles.Failure) *fault {
 	return g.faults[i]
 }
 
-// count counts a call and says whether the GPU is lost: from the beginning, after so many calls, or by chance, of which
-// the seed and the number of the call decide.
+// count counts a call and returns whether the GPU is lost: from the start, after a number of calls, or by chance.
+// Chance depends on the seed and on the number of the call alone.
 func (f *fault) count() bool {
 	if f == nil {
 		return false
@@ -53,8 +53,8 @@ func (f *fault) count() bool {
 	return true
 }
 
-// Found is whether a look-up gives the device's handle: GPU_IS_LOST if the GPU was lost when NVML started and still is.
-// One that gets lost later keeps its handle.
+// Found is the result of a look-up of the device's handle: GPU_IS_LOST if the GPU was lost when NVML started and still
+// is. A GPU that gets lost later keeps its handle.
 func (d *Device) Found() abi.Return {
 	if d.fault != nil && d.fault.gone {
 		return abi.ERROR_GPU_IS_LOST

@@ -10,18 +10,18 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// generation is what lasts from nvmlInit to the last nvmlShutdown: the handles, of which each key has one.
+// generation is the state that lives from nvmlInit to the last nvmlShutdown. It has one handle for each key.
 type generation struct {
 	engine  *Engine
 	number  uint64
 	source  config
-	devices []atomic.Uintptr // the handles of GPUs, by device number; 0 until somebody asks for it
-	faults  []*fault         // of GPUs, by device number; nil where nothing fails
+	devices []atomic.Uintptr // the handles of GPUs, by device number; 0 until first asked for
+	faults  []*fault         // of GPUs, by device number; nil for a GPU that does not fail
 	started bool             // the generation has a snapshot already
 	serial  atomic.Uint64    // the newest serial of objects that belong to the process
-	origin  int64            // when counters begin, in ms since 1970
-	latest  atomic.Int64     // see tick
-	records sync.Mutex       // held while one of these changes
+	origin  int64            // when counters start, in ms since 1970
+	latest  atomic.Int64     // the last result of tick
+	records sync.Mutex       // held while a record changes
 
 	mu     sync.Mutex
 	others map[host.Key]uintptr // the handles of the node's other objects
@@ -40,7 +40,8 @@ func (e *Engine) begin(source config, board *profiles.Board) *generation {
 	}
 }
 
-// adopt takes over the handles that a core before this one made; false if they are not of these devices.
+// adopt takes over the handles that an earlier core made. It returns false if one of them belongs to no device of this
+// board.
 func (g *generation) adopt() bool {
 	fits := true
 	g.engine.host.All(g.number, func(handle uintptr, key host.Key) {
@@ -58,7 +59,7 @@ func (g *generation) adopt() bool {
 	return fits
 }
 
-// free drops what the process holds, when the generation ends.
+// free frees the objects of the process at the end of the generation.
 func (g *generation) free() {
 	g.engine.host.All(g.number, func(handle uintptr, key host.Key) {
 		if ofProcess(key.Kind) {
@@ -67,7 +68,7 @@ func (g *generation) free() {
 	})
 }
 
-// ofProcess says whether objects of a kind belong to the process and not to the node.
+// ofProcess reports whether objects of a kind belong to the process and not to the node.
 func ofProcess(k host.Kind) bool {
 	return k == host.EventSet || k == host.SystemEventSet || k == host.GpmSample
 }
@@ -84,7 +85,7 @@ func (g *generation) take(key host.Key) (uintptr, abi.Return) {
 	return handle, abi.SUCCESS
 }
 
-// handle is the handle of a key, which is made when it is first asked for.
+// handle returns the handle of a key. The first request makes it.
 func (g *generation) handle(key host.Key) (uintptr, abi.Return) {
 	if key.Kind == host.Device {
 		if handle := g.devices[key.Device].Load(); handle != 0 {
@@ -117,12 +118,12 @@ type view struct {
 	key      host.Key
 }
 
-// Snapshot is the snapshot that shows the object.
+// Snapshot is the snapshot that the object belongs to.
 func (v *view) Snapshot() *Snapshot { return v.snapshot }
 
-// Key is what the object's handle stands for, in every snapshot.
+// Key identifies the object in every snapshot.
 func (v *view) Key() host.Key { return v.key }
 
-// Handle is the address that C callers know the object by; MEMORY if there is none left, UNINITIALIZED after the last
-// nvmlShutdown.
+// Handle is the address by which C callers know the object. It answers MEMORY if no handle can be made, and
+// UNINITIALIZED after the last nvmlShutdown.
 func (v *view) Handle() (uintptr, abi.Return) { return v.snapshot.generation.handle(v.key) }

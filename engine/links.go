@@ -8,11 +8,11 @@ import (
 // Link is one NVLink of a device.
 type Link struct {
 	Active bool
-	// Remote is what is at the far end, NVLINK_DEVICE_TYPE_UNKNOWN where nothing says so.
+	// Remote is the kind of device at the far end; NVLINK_DEVICE_TYPE_UNKNOWN if the profile does not tell.
 	Remote abi.IntNvLinkDeviceType_t
-	// BusID is the far end's address.
+	// BusID is the PCI address of the far end.
 	BusID profiles.Opt[profiles.BusID]
-	// Peer is the far end where that is a GPU of this node.
+	// Peer is the far end if it is a GPU of this node, else nil.
 	Peer *Device
 }
 
@@ -39,7 +39,7 @@ func (d *Device) LinkCount() uint32 {
 	return n
 }
 
-// Link is the device's NVLink of that number; false if there is none.
+// Link returns the NVLink of that number; false if there is none.
 func (d *Device) Link(number uint32) (Link, bool) {
 	if number >= d.LinkCount() {
 		return Link{}, false
@@ -57,8 +57,8 @@ func (d *Device) Link(number uint32) (Link, bool) {
 	return link, true
 }
 
-// connect finds the far end: what the profile says of the link, otherwise a switch if the node has any, otherwise
-// another GPU. The links are spread over the switches or GPUs in turn.
+// connect finds the far end of a link. The profile's entry for the link decides. Without an entry the far end is a
+// switch if the node has any, otherwise another GPU. Links are spread evenly over the switches or GPUs.
 func (d *Device) connect(link *Link, given profiles.Link, number uint32) {
 	switches := d.snapshot.Board.NVLink.Switches
 	switch {
@@ -88,7 +88,7 @@ func (d *Device) connect(link *Link, given profiles.Link, number uint32) {
 var remoteTypes = map[string]abi.IntNvLinkDeviceType_t{
 	"gpu":    abi.NVLINK_DEVICE_TYPE_GPU,
 	"switch": abi.NVLINK_DEVICE_TYPE_SWITCH,
-	"cpu":    abi.NVLINK_DEVICE_TYPE_UNKNOWN, // NVML has no number for it
+	"cpu":    abi.NVLINK_DEVICE_TYPE_UNKNOWN, // NVML has no constant for a CPU
 }
 
 func (s *Snapshot) hasSwitch(id profiles.Opt[profiles.BusID]) bool {

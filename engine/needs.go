@@ -5,31 +5,31 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-// Need is what a function wants of its caller, and of what a handle stands for. The generator writes it from its table
+// Need is what a function requires of its caller and of the object of a handle. The generator writes it from its table
 // of requirements.
 type Need uint8
 
 const (
-	// Alive wants a GPU that is not lost, else GPU_IS_LOST.
+	// Alive requires a GPU that is not lost; otherwise the answer is GPU_IS_LOST.
 	Alive Need = 1 << iota
-	// WholeGPU wants no MIG device, else INVALID_ARGUMENT.
+	// WholeGPU refuses MIG devices with INVALID_ARGUMENT.
 	WholeGPU
-	// NoMIG wants no MIG device, else NOT_SUPPORTED.
+	// NoMIG refuses MIG devices with NOT_SUPPORTED.
 	NoMIG
-	// MIGConfig wants a caller who may configure MIG, else NO_PERMISSION.
+	// MIGConfig requires a caller who may configure MIG; otherwise the answer is NO_PERMISSION.
 	MIGConfig
-	// ApplicationsClocks wants a caller who may set applications clocks, else NO_PERMISSION.
+	// ApplicationsClocks requires a caller who may set applications clocks; otherwise the answer is NO_PERMISSION.
 	ApplicationsClocks
-	// AutoBoostedClocks wants a caller who may switch auto boosted clocks, else NO_PERMISSION.
+	// AutoBoostedClocks requires a caller who may switch auto boosted clocks; otherwise the answer is NO_PERMISSION.
 	AutoBoostedClocks
 )
 
-// forAdministrators are the needs that an administrator alone meets. Drivers leave applications clocks to
-// administrators and auto boosted clocks to everybody, until nvmlDeviceSetAPIRestriction changes it.
+// forAdministrators are the needs that only an administrator meets. By default drivers let only administrators set
+// applications clocks and let everybody switch auto boosted clocks; nvmlDeviceSetAPIRestriction changes that.
 const forAdministrators = MIGConfig | ApplicationsClocks
 
-// resolve is what a handle of the node stands for: what it is about itself, and the GPU that it is or is a part of.
-// Permissions come before arguments.
+// resolve returns the object that a handle stands for, and the GPU that the object is or is a part of. It checks
+// permissions before arguments.
 func (s *Snapshot) resolve(handle uintptr, need Need) (host.Key, *Device, abi.Return) {
 	if need&forAdministrators != 0 && !s.generation.engine.host.Admin() {
 		return host.Key{}, nil, abi.ERROR_NO_PERMISSION

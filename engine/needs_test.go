@@ -32,8 +32,8 @@ func TestALostGPULeavesItsNeighboursAlone(t *testing.T) {
 	}
 }
 
-// TestAGPUThatGetsLostKeepsItsHandle: a process that had NVML before goes on finding the GPU, and each call says that it is
-// lost.
+// TestAGPUThatGetsLostKeepsItsHandle: a process that initialised NVML before the GPU got lost still finds the GPU, and
+// each call answers that it is lost.
 func TestAGPUThatGetsLostKeepsItsHandle(t *testing.T) {
 	e, _ := started(t)
 	s := e.Snapshot()
@@ -94,7 +94,7 @@ func TestSomeNeedsAreForAdministrators(t *testing.T) {
 	handle := handleOf(t, s.Devices[0])
 	for need, want := range map[engine.Need]abi.Return{
 		engine.Alive:              abi.SUCCESS,
-		engine.AutoBoostedClocks:  abi.SUCCESS, // drivers leave it to everybody
+		engine.AutoBoostedClocks:  abi.SUCCESS, // drivers allow it to everybody
 		engine.ApplicationsClocks: abi.ERROR_NO_PERMISSION,
 		engine.MIGConfig:          abi.ERROR_NO_PERMISSION,
 	} {

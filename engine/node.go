@@ -10,7 +10,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// Node is what a snapshot shows.
+// Node is the content of a snapshot.
 type Node struct {
 	Board *profiles.Board
 	// Partitions are the GPU instances of all GPUs in MIG mode.
@@ -19,8 +19,8 @@ type Node struct {
 	Units uint32
 }
 
-// Partition is a GPU instance and its parts. Serials come from a counter that never goes back, so that an instance which
-// is made again is another object, whatever its number.
+// Partition is a GPU instance and its compute instances. Serials come from a counter that only grows. So an instance
+// that is destroyed and made again is another object, even if it gets the same number.
 type Partition struct {
 	Device uint32 // the GPU's number
 	ID     uint32
@@ -28,14 +28,14 @@ type Partition struct {
 	Parts  []Part
 }
 
-// Part is a compute instance, which is a MIG device too.
+// Part is a compute instance. It is also a MIG device.
 type Part struct {
 	ID     uint32
 	Serial uint64
 	UUID   profiles.UUID // of the MIG device
 }
 
-// GpuInstance is a part of a GPU in MIG mode as one snapshot shows it.
+// GpuInstance is a GPU instance as one snapshot shows it.
 type GpuInstance struct {
 	view
 	Parent *Device
@@ -43,7 +43,7 @@ type GpuInstance struct {
 	Parts  []*ComputeInstance
 }
 
-// ComputeInstance is a part of a GPU instance as one snapshot shows it.
+// ComputeInstance is a compute instance as one snapshot shows it.
 type ComputeInstance struct {
 	view
 	Parent *GpuInstance
@@ -106,8 +106,8 @@ func (s *Snapshot) view(kind host.Kind, device uint32, serial uint64) view {
 	return view{s, host.Key{Kind: kind, Device: device, Serial: serial}}
 }
 
-// Publish makes a node, of which anything may have changed, the one that is now. What nvmlInit fixed stays: the board's
-// name, the driver, the number of devices and their order, UUIDs, PCI addresses and minor numbers.
+// Publish replaces the node, of which anything may have changed. What nvmlInit fixed must stay the same: the board's
+// name, the driver, the number and order of devices, UUIDs, PCI addresses and minor numbers.
 func (e *Engine) Publish(n Node) error {
 	e.lifecycle.Lock()
 	defer e.lifecycle.Unlock()
@@ -139,7 +139,8 @@ func (e *Engine) Publish(n Node) error {
 	return nil
 }
 
-// append is the configuration and what of a node is not in it, for a host to keep; restored is the inverse.
+// append encodes the configuration, and the part of a node that does not follow from it, for Host.Keep; restored is the
+// inverse.
 func (c config) append(n Node) []byte {
 	var b []byte
 	number := func(v uint64) { b = binary.AppendUvarint(b, v) }

@@ -13,7 +13,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// kinds resolves a handle as each kind that nvml.h has and lists the kinds that it is of.
+// kinds resolves a handle as each kind in nvml.h and lists the kinds for which that succeeds.
 func kinds(s *engine.Snapshot, handle uintptr) (list []string) {
 	note := func(kind string, ret abi.Return) {
 		if ret == abi.SUCCESS {
@@ -41,7 +41,7 @@ func kinds(s *engine.Snapshot, handle uintptr) (list []string) {
 	return list
 }
 
-// parted is a node whose second GPU has a GPU instance with that serial and two compute instances.
+// parted is a node whose second GPU has one GPU instance, with that serial, and two compute instances.
 func parted(board *profiles.Board, serial uint64) engine.Node {
 	return engine.Node{Board: board, Units: 1, Partitions: []engine.Partition{{Device: 1, ID: 5, Serial: serial, Parts: []engine.Part{
 		{ID: 0, Serial: serial + 1, UUID: "MIG-11111111-1111-1111-1111-111111111111"},
@@ -49,7 +49,7 @@ func parted(board *profiles.Board, serial uint64) engine.Node {
 	}}}}
 }
 
-// everything makes a node and the process's objects, one of each kind, and returns their handles by kind.
+// everything makes one object of each kind, of the node and of the process, and returns their handles by kind.
 func everything(t *testing.T, e *engine.Engine) map[string]uintptr {
 	t.Helper()
 	require.NoError(t, e.Publish(parted(e.Snapshot().Board, 100)))
@@ -79,8 +79,7 @@ func everything(t *testing.T, e *engine.Engine) map[string]uintptr {
 	return handles
 }
 
-// TestKinds: a handle of each kind is of that kind and no other, is the only one of its object, and ends with its
-// generation.
+// TestKinds: a handle has one kind, is the only handle of its object, and ends with its generation.
 func TestKinds(t *testing.T) {
 	e, h := started(t)
 	handles := everything(t, e)
@@ -99,7 +98,7 @@ func TestKinds(t *testing.T) {
 	}
 	assert.Equal(t, handles["GPU instance"], handleOf(t, e.Snapshot().GpuInstances(e.Snapshot().Devices[1])[0]))
 
-	// The GPU instance is made again: same number, another object. What is of the process or a whole GPU is as before.
+	// The GPU instance is made again: it has the same number but is another object. Other objects stay the same.
 	old := e.Snapshot()
 	require.NoError(t, e.Publish(parted(old.Board, 200)))
 	for kind, handle := range handles {
@@ -122,7 +121,8 @@ func TestKinds(t *testing.T) {
 	assert.Error(t, e.Publish(engine.Node{Board: e.Snapshot().Board, Partitions: []engine.Partition{{Device: 8}}}))
 }
 
-// TestRestoreKinds: in a forked process handles of all kinds mean what they meant, and their objects have no second one.
+// TestRestoreKinds: in a forked process handles of all kinds stand for the same objects, and no object gets a second
+// handle.
 func TestRestoreKinds(t *testing.T) {
 	parent, h := started(t)
 	handles := everything(t, parent)
@@ -145,7 +145,7 @@ func TestRestoreKinds(t *testing.T) {
 	assert.False(t, known[handleOf(t, gi.Parts[0])])
 }
 
-// TestContent: what the process's objects hold survives a fork and ends with them.
+// TestContent: the content of the process's objects survives a fork and ends with the objects.
 func TestContent(t *testing.T) {
 	parent, h := started(t)
 	set, other := newEventSet(t, parent.Snapshot()), newEventSet(t, parent.Snapshot())
@@ -179,7 +179,7 @@ func TestContent(t *testing.T) {
 	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, ret, "dropped with the generation")
 }
 
-// TestDevicesAreNumbers: the links and distances of a snapshot lead to devices of the same snapshot.
+// TestDevicesAreNumbers: the links and distances of a snapshot lead to devices of that same snapshot.
 func TestDevicesAreNumbers(t *testing.T) {
 	e, _ := started(t, "MOCK_NVML_CONFIG", enginetest.Write(t, meshed+"nvlink: {links_per_gpu: 4}\n"))
 	for range 2 {

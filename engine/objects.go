@@ -7,8 +7,8 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-// owned is an object that belongs to the process and not to the node: every snapshot of its generation leads to it. Its
-// content is one record, which forked processes have a copy of.
+// owned is an object of the process, not of the node. It is the same in every snapshot of its generation. Its content
+// is one record, and a forked process gets a copy of that.
 type owned struct {
 	snapshot *Snapshot
 	handle   uintptr
@@ -21,7 +21,7 @@ func (s *Snapshot) own(kind host.Kind) (owned, abi.Return) {
 	return owned{s, handle}, ret
 }
 
-// owned is the object of the process that a handle stands for; INVALID_ARGUMENT if there is none of that kind.
+// owned returns the process's object that a handle stands for; INVALID_ARGUMENT if there is none of that kind.
 func (s *Snapshot) owned(handle uintptr, kind host.Kind) (owned, abi.Return) {
 	if key, ok := s.key(handle); !ok || key.Kind != kind {
 		return owned{}, abi.ERROR_INVALID_ARGUMENT
@@ -32,10 +32,10 @@ func (s *Snapshot) owned(handle uintptr, kind host.Kind) (owned, abi.Return) {
 // Snapshot is the snapshot of the call.
 func (o *owned) Snapshot() *Snapshot { return o.snapshot }
 
-// Handle is the address that C callers know the object by.
+// Handle is the address by which C callers know the object.
 func (o *owned) Handle() (uintptr, abi.Return) { return o.handle, abi.SUCCESS }
 
-// Content is a copy of what the object holds; INVALID_ARGUMENT if another thread has freed it.
+// Content is a copy of the object's content; INVALID_ARGUMENT if another thread has freed the object.
 func (o *owned) Content() ([]byte, abi.Return) {
 	g := o.snapshot.generation
 	content, ok := g.engine.host.Record(g.number, o.handle)
@@ -45,8 +45,8 @@ func (o *owned) Content() ([]byte, abi.Return) {
 	return content, abi.SUCCESS
 }
 
-// Update makes what the object holds something else, while no other thread does: INVALID_ARGUMENT if another thread has
-// freed it, MEMORY if there is no room.
+// Update replaces the object's content by change's result; no other thread can change it meanwhile. It answers
+// INVALID_ARGUMENT if another thread has freed the object, and MEMORY if there is no memory.
 func (o *owned) Update(change func(content []byte) []byte) abi.Return {
 	g := o.snapshot.generation
 	g.records.Lock()
@@ -70,7 +70,7 @@ func (o *owned) Free() {
 	g.engine.host.Release(g.number, o.handle)
 }
 
-// EventSet collects the events that a program waits for.
+// EventSet holds the events that a program waits for.
 type EventSet struct{ owned }
 
 // NewEventSet makes an empty set: MEMORY if there are no handles left, UNINITIALIZED after the last nvmlShutdown.
@@ -85,7 +85,7 @@ func (s *Snapshot) EventSet(handle uintptr, _ Need) (*EventSet, abi.Return) {
 	return &EventSet{o}, ret
 }
 
-// SystemEventSet collects the events of the machine.
+// SystemEventSet holds the system events that a program waits for.
 type SystemEventSet struct{ owned }
 
 // NewSystemEventSet makes an empty set, as NewEventSet does.
@@ -94,13 +94,13 @@ func (s *Snapshot) NewSystemEventSet() (*SystemEventSet, abi.Return) {
 	return &SystemEventSet{o}, ret
 }
 
-// SystemEventSet is the set of events of the machine that a handle stands for; INVALID_ARGUMENT if there is none.
+// SystemEventSet is the set of system events that a handle stands for; INVALID_ARGUMENT if there is none.
 func (s *Snapshot) SystemEventSet(handle uintptr, _ Need) (*SystemEventSet, abi.Return) {
 	o, ret := s.owned(handle, host.SystemEventSet)
 	return &SystemEventSet{o}, ret
 }
 
-// GpmSample is what a GPU had counted when the sample was taken.
+// GpmSample holds the counts of a GPU at the time of the sample.
 type GpmSample struct{ owned }
 
 // NewGpmSample makes an empty sample, as NewEventSet makes a set.

@@ -8,17 +8,17 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// meter is what a device's readings and counters follow. It is made when somebody first asks for one.
+// meter computes a device's readings and counters. It is made at the first request.
 type meter struct {
 	once        sync.Once
 	start       simulate.Start
 	current     *simulate.Course
 	moves       bool
-	still       simulate.Readings          // of a device that does not move
-	checkpoints map[count]simulate.Counter // of what has not grown in the same way ever since the origin
+	still       simulate.Readings          // of a device whose readings never change
+	checkpoints map[count]simulate.Counter // of counters whose rate has changed since the origin
 }
 
-// settings are what is in force in place of the profile.
+// settings override values of the profile.
 func (d *Device) settings() simulate.Settings { return simulate.Settings{} }
 
 func (d *Device) course() *simulate.Course {
@@ -33,19 +33,19 @@ func (d *Device) course() *simulate.Course {
 	return d.meter.current
 }
 
-// Readings are what the device reads now.
+// Readings are the device's present readings.
 func (d *Device) Readings() simulate.Readings {
 	c := d.course()
 	if !d.meter.moves {
-		return d.meter.still // without looking at the clock
+		return d.meter.still // no need to look at the clock
 	}
 	return c.At(d.snapshot.Now().Unix())
 }
 
-// ReadingsAt are what the device read at a time.
+// ReadingsAt are the device's readings at a time.
 func (d *Device) ReadingsAt(t time.Time) simulate.Readings { return d.course().At(t.Unix()) }
 
-// AveragePowerDraw is the power drawn over the last second, in mW. It is only known where the profile gives one.
+// AveragePowerDraw is the power drawn over the last second, in mW; not valid if the profile does not give it.
 func (d *Device) AveragePowerDraw() profiles.Opt[uint32] {
 	if d.Power.AverageDrawMW.Valid && d.DynamicMetrics.Power != (profiles.DynamicPower{}) {
 		return d.Readings().PowerMW
@@ -53,10 +53,11 @@ func (d *Device) AveragePowerDraw() profiles.Opt[uint32] {
 	return d.Power.AverageDrawMW
 }
 
-// Energy is the energy used so far, in mJ. Where the profile gives none, or the power moves, it grows by the power drawn.
+// Energy is the energy used so far, in mJ. If the profile gives none, or if the power changes, it is the integral of
+// the power.
 func (d *Device) Energy() profiles.Opt[uint64] { return d.counted(count{quantity: simulate.Energy}) }
 
-// Lost is the time that clocks were held down for a reason so far, in µs.
+// Lost is the time, in µs, for which a reason has held the clocks down so far.
 func (d *Device) Lost(to simulate.Quantity) profiles.Opt[uint64] {
 	return d.counted(count{quantity: to})
 }

@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// series is what a reading of device 0 does in n seconds, on a profile that extends h100.
+// series reads device 0 once a second for n seconds, on a profile that extends h100.
 func series[T any](t *testing.T, profile string, n int, read func(*engine.Device) profiles.Opt[T]) []T {
 	t.Helper()
 	d := enginetest.Start(t, "extends: h100\ncount: 2\ndevice_defaults:\n"+profile).Devices[0]

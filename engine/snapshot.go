@@ -10,8 +10,8 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// Snapshot is what the node is at an instant. It does not change, and neither does what it leads to. Objects of two
-// snapshots are never the same, even where they stand for the same GPU: compare their numbers, not their addresses.
+// Snapshot is the node at an instant. It and all of its objects are immutable. Two snapshots share no objects, even for
+// the same GPU, so compare the numbers of objects and not their addresses.
 type Snapshot struct {
 	Board   *profiles.Board
 	Devices []*Device
@@ -19,7 +19,7 @@ type Snapshot struct {
 	// Branch is the driver's branch, such as 580; 0 if the profile gives no driver version.
 	Branch     int
 	instances  []*GpuInstance
-	objects    map[host.Key]any // what is no whole GPU
+	objects    map[host.Key]any // all objects but whole GPUs
 	generation *generation
 	ended      atomic.Int64 // see counting
 }
@@ -61,12 +61,13 @@ func (s *Snapshot) DeviceByBusID(id profiles.BusID) *Device {
 	})
 }
 
-// key is what a handle stands for, which the snapshot need not have any more.
+// key returns the key of a handle. The object may be gone from this snapshot.
 func (s *Snapshot) key(handle uintptr) (host.Key, bool) {
 	return s.generation.engine.host.Key(s.generation.number, handle)
 }
 
-// Device is the GPU or MIG device that a handle stands for; INVALID_ARGUMENT if there is none, or what need says.
+// Device is the GPU or MIG device that a handle stands for. It answers INVALID_ARGUMENT if there is none, else the
+// error of the first need that is not met.
 func (s *Snapshot) Device(handle uintptr, need Need) (*Device, abi.Return) {
 	key, gpu, ret := s.resolve(handle, need)
 	if ret != abi.SUCCESS || key.Kind == host.Device {
@@ -75,7 +76,7 @@ func (s *Snapshot) Device(handle uintptr, need Need) (*Device, abi.Return) {
 	return object[Device](s, key)
 }
 
-// object is the object of the node that has that key; INVALID_ARGUMENT if it is gone or something else.
+// object returns the node's object with that key; INVALID_ARGUMENT if it is gone or of another type.
 func object[T any](s *Snapshot, key host.Key) (*T, abi.Return) {
 	if o, ok := s.objects[key].(*T); ok {
 		return o, abi.SUCCESS
@@ -92,12 +93,12 @@ func part[T any](s *Snapshot, handle uintptr, need Need) (*T, abi.Return) {
 	return object[T](s, key)
 }
 
-// GpuInstance is the GPU instance that a handle stands for; INVALID_ARGUMENT if there is none, or what need says.
+// GpuInstance is the GPU instance that a handle stands for, with the errors of Device.
 func (s *Snapshot) GpuInstance(handle uintptr, need Need) (*GpuInstance, abi.Return) {
 	return part[GpuInstance](s, handle, need)
 }
 
-// ComputeInstance is the compute instance that a handle stands for; INVALID_ARGUMENT if there is none, or what need says.
+// ComputeInstance is the compute instance that a handle stands for, with the errors of Device.
 func (s *Snapshot) ComputeInstance(handle uintptr, need Need) (*ComputeInstance, abi.Return) {
 	return part[ComputeInstance](s, handle, need)
 }

@@ -1,4 +1,4 @@
-// Package enginetest gives the engine a process to run in, for tests.
+// Package enginetest gives tests a process for the engine to run in.
 package enginetest
 
 import (
@@ -22,12 +22,12 @@ const (
 	Stride = 64
 )
 
-// Host is a process of its own.
+// Host is a simulated process.
 type Host struct {
 	Env        map[string]string
 	SetUser    bool     // the process runs with another user's privileges
 	User       bool     // the process may not administer GPUs
-	Limit      int      // handles that there is room for, any number if 0
+	Limit      int      // number of handles that there is room for; 0 means any number
 	Complaints []string // what the engine complained of
 
 	mu         sync.Mutex
@@ -42,7 +42,7 @@ type slot struct {
 	record     []byte
 }
 
-// New is a process with that environment, given as NAME, value, NAME, value and so on.
+// New makes a process with an environment, given as NAME, value, NAME, value and so on.
 func New(env ...string) *Host {
 	h := &Host{Env: map[string]string{}, generation: 1}
 	for i := 0; i < len(env); i += 2 {
@@ -51,7 +51,7 @@ func New(env ...string) *Host {
 	return h
 }
 
-// Start starts an engine on a profile, on the default board if that is empty, and stops it when the test ends.
+// Start starts an engine on a profile, or on the default board if profile is empty, and stops it when the test ends.
 func Start(t testing.TB, profile string) *engine.Snapshot {
 	t.Helper()
 	s, _ := StartHost(t, profile)
@@ -79,7 +79,7 @@ func Write(t testing.TB, profile string) string {
 	return path
 }
 
-// Clock tells the time to every process.
+// Clock is the clock of every process.
 var Clock = time.Now
 
 // At stops the clock for the rest of the test.
@@ -89,44 +89,44 @@ func At(t testing.TB, now time.Time) {
 	t.Cleanup(func() { Clock = time.Now })
 }
 
-// Boot is when every process's machine was booted.
+// Boot is the boot time of every process's machine.
 var Boot = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Getenv reads the process's environment.
 func (h *Host) Getenv(name string) string { return h.Env[name] }
 
-// Privileged is what SetUser says.
+// Privileged returns SetUser.
 func (h *Host) Privileged() bool { return h.SetUser }
 
 // ReadFile reads a file of the test's.
 func (h *Host) ReadFile(name string) ([]byte, error) { return profiles.Read(name) }
 
-// Now is what Clock says.
+// Now returns the time of Clock.
 func (h *Host) Now() time.Time { return Clock() }
 
-// Complain notes a line in Complaints.
+// Complain appends a line to Complaints.
 func (h *Host) Complain(line string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.Complaints = append(h.Complaints, line)
 }
 
-// Booted is Boot.
+// Booted returns Boot.
 func (h *Host) Booted() time.Time { return Boot }
 
-// Admin is what User does not say.
+// Admin returns the opposite of User.
 func (h *Host) Admin() bool { return !h.User }
 
-// Keep and Kept hold on to what the engine was made of.
+// Keep stores the configuration of the engine.
 func (h *Host) Keep(config []byte) error {
 	h.config = config
 	return nil
 }
 
-// Kept returns what Keep was given.
+// Kept returns what Keep stored.
 func (h *Host) Kept() []byte { return h.config }
 
-// Generation is the number of this generation.
+// Generation is the number of the present generation.
 func (h *Host) Generation() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,7 +147,7 @@ func (h *Host) Take(generation uint64, key host.Key) (uintptr, error) {
 	return uintptr(Base + (len(h.slots)-1)*Stride), nil
 }
 
-// at is a handle's slot, nil if it is stale or none.
+// at is the slot of a handle; nil if the handle is stale or not a handle.
 func (h *Host) at(generation uint64, handle uintptr) *slot {
 	offset := handle - Base
 	if offset%Stride != 0 || offset/Stride >= uintptr(len(h.slots)) {
@@ -182,7 +182,7 @@ func (h *Host) Release(generation uint64, handle uintptr) bool {
 	return true
 }
 
-// SetRecord puts a record down with a handle.
+// SetRecord stores a record with a handle.
 func (h *Host) SetRecord(generation uint64, handle uintptr, record []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,7 +194,7 @@ func (h *Host) SetRecord(generation uint64, handle uintptr, record []byte) error
 	return nil
 }
 
-// Record is what SetRecord put down.
+// Record returns what SetRecord stored.
 func (h *Host) Record(generation uint64, handle uintptr) ([]byte, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -217,7 +217,7 @@ func (h *Host) All(generation uint64, f func(uintptr, host.Key)) {
 	}
 }
 
-// End is what the front does at the last nvmlShutdown.
+// End ends the generation, as the front does at the last nvmlShutdown.
 func (h *Host) End() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

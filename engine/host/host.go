@@ -1,5 +1,5 @@
-// Package host is the process around the engine, as the engine sees it. The core gives it the process that loaded the
-// library, and tests give it one of their own.
+// Package host is the engine's interface to its process. In the core that is the process that loaded the library; tests
+// use a simulated one.
 package host
 
 import (
@@ -7,32 +7,33 @@ import (
 	"time"
 )
 
-// Host is the process around the engine.
+// Host is the process that the engine runs in.
 type Host interface {
-	// Getenv reads the environment as it is now.
+	// Getenv reads the present environment.
 	Getenv(name string) string
-	// Privileged says that the process runs with another user's privileges, so that no variable may be obeyed.
+	// Privileged reports whether the process runs with another user's privileges, so that it must ignore all variables.
 	Privileged() bool
 	// ReadFile reads a configuration file. Its error names the file.
 	ReadFile(name string) ([]byte, error)
-	// Now tells the time, and Booted when the machine was booted, by the same clock.
+	// Now is the time, and Booted is the time when the machine was booted, by the same clock.
 	Now() time.Time
 	Booted() time.Time
-	// Admin says whether the calling thread may administer GPUs: as root, or with CAP_SYS_ADMIN.
+	// Admin reports whether the calling thread may administer GPUs: it is root or has CAP_SYS_ADMIN.
 	Admin() bool
-	// Complain says a line to whoever runs the process.
+	// Complain prints one line for the person who runs the process.
 	Complain(line string)
-	// Keep holds on to what the node is made of until it is given something else, ErrMemory if it cannot. Kept returns
-	// that, in forked processes too.
+	// Keep stores the configuration of the node until the next Keep; it returns ErrMemory if it cannot. Kept returns
+	// what is stored, in forked processes too.
 	Keep(config []byte) error
 	Kept() []byte
 	Handles
 }
 
-// Kind is what a handle stands for. Kinds are noted in memory that outlives the core, so their numbers do not change.
+// Kind is the kind of object that a handle stands for. Kinds are stored in memory that outlives the core, so their
+// numbers must never change.
 type Kind uint32
 
-// The kinds of handles that nvml.h has. An nvmlDevice_t is a whole GPU or a MIG device.
+// These are the kinds of handles in nvml.h. An nvmlDevice_t is a whole GPU or a MIG device.
 const (
 	None            Kind = 0
 	Device          Kind = 1
@@ -45,32 +46,32 @@ const (
 	Unit            Kind = 8
 )
 
-// Key names what a handle stands for. A serial is never used again for another object of that kind and device.
+// Key names the object that a handle stands for. A serial is never used for another object of the same kind and device.
 type Key struct {
 	Kind   Kind
 	Device uint32
 	Serial uint64
 }
 
-// Why a handle is not made.
+// Reasons why a handle cannot be made.
 var (
 	ErrEnded  = errors.New("the generation of handles has ended")
 	ErrMemory = errors.New("no memory is left for handles")
 )
 
-// Handles is the memory that handles lie in. Forked processes inherit it. A generation begins with the first nvmlInit and
-// ends with the last nvmlShutdown; no handle outlives its generation, and no address is ever given out again.
+// Handles is the memory that holds the handles. Forked processes inherit it. A generation starts with the first
+// nvmlInit and ends with the last nvmlShutdown. Handles end with their generation, and no address is ever used again.
 type Handles interface {
-	// Generation is the number of the generation that is now.
+	// Generation is the number of the present generation.
 	Generation() uint64
-	// Take makes a handle for a key; ErrEnded or ErrMemory if it cannot.
+	// Take makes a handle for a key. It returns ErrEnded after the end of the generation, and ErrMemory without memory.
 	Take(generation uint64, key Key) (handle uintptr, err error)
-	// Key tells what a handle of that generation stands for, false for any other number.
+	// Key returns the key of a handle of that generation; false for any other number.
 	Key(generation uint64, handle uintptr) (Key, bool)
-	// Release makes a handle stale and drops its record, false if it was stale.
+	// Release makes a handle stale and frees its record; false if the handle was stale already.
 	Release(generation uint64, handle uintptr) bool
-	// SetRecord puts a record down with a handle: ErrEnded if the handle is stale, ErrMemory if there is no room. Record
-	// reads it, in forked processes too; false if the handle is stale.
+	// SetRecord stores a record with a handle. It returns ErrEnded if the handle is stale, and ErrMemory if there is no
+	// memory. Record returns the record, in forked processes too; false if the handle is stale.
 	SetRecord(generation uint64, handle uintptr, record []byte) error
 	Record(generation uint64, handle uintptr) ([]byte, bool)
 	// All calls f with every handle of that generation.

@@ -7,7 +7,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// Amount is what was counted: whole units and millionths, so that what grows slowly is not lost between checkpoints.
+// Amount is a count in whole units and millionths, so that slow growth is not rounded away at checkpoints.
 type Amount struct {
 	Units  uint64
 	Micros uint32
@@ -15,7 +15,7 @@ type Amount struct {
 
 const million = 1_000_000
 
-// plus is a + b, but no more than can be counted.
+// plus is a + b, limited to the greatest Amount.
 func (a Amount) plus(b Amount) Amount {
 	micros := a.Micros + b.Micros
 	units, over := bits.Add64(a.Units, b.Units, uint64(micros/million))
@@ -25,7 +25,7 @@ func (a Amount) plus(b Amount) Amount {
 	return Amount{units, micros % million}
 }
 
-// minus is a - b. What was counted up to two times may have run over; their difference has not.
+// minus is a - b. Both totals may have wrapped around; their difference is still right.
 func (a Amount) minus(b Amount) Amount {
 	borrow := uint32(0)
 	if a.Micros < b.Micros {
@@ -38,13 +38,13 @@ func (a Amount) less(b Amount) bool {
 	return a.Units < b.Units || a.Units == b.Units && a.Micros < b.Micros
 }
 
-// Quantity is something that a device counts.
+// Quantity is something that a device accumulates.
 type Quantity uint8
 
 const (
-	// Energy is counted in mJ.
+	// Energy is in mJ.
 	Energy Quantity = iota
-	// LostToPowerCap, LostToSWThermal and LostToHWThermal are the time that clocks were held down, in µs.
+	// LostToPowerCap, LostToSWThermal and LostToHWThermal are the times for which clocks were held down, in µs.
 	LostToPowerCap
 	LostToSWThermal
 	LostToHWThermal
@@ -55,7 +55,7 @@ const (
 // lostTo are the reasons for which lost time is counted, from LostToPowerCap on.
 var lostTo = [3]Reason{SWPowerCap, SWThermalSlowdown, HWThermalSlowdown}
 
-// count writes into the next row what has been counted at the end of this one.
+// count adds what this row contributes to the counts of the row before it, and stores the sum in next.
 func (r *row) count(next *row) {
 	next.energy, next.lost = r.energy+uint64(r.power), r.lost
 	for i, reason := range lostTo {
@@ -65,7 +65,8 @@ func (r *row) count(next *row) {
 	}
 }
 
-// rate is what a quantity grows by in a second, and before what it has grown by in the stretch before that second.
+// rate is the growth of a quantity in this second, and before is its growth from the start of the stretch to this
+// second.
 func (r *row) rate(q Quantity) uint64 {
 	switch {
 	case q == Energy:
@@ -83,15 +84,16 @@ func (r *row) before(q Quantity) uint64 {
 	return uint64(r.lost[q-LostToPowerCap]) * million
 }
 
-// total is what a quantity grows by from the start of the stretch to some ms after a second of it has begun.
+// total is the growth of a quantity from the start of the stretch to a time: ms milliseconds after the start of a
+// second.
 func (s stretch) total(q Quantity, second, ms int64) Amount {
 	r := &s[second]
 	part := r.rate(q) * uint64(ms)
 	return Amount{r.before(q) + part/1000, uint32(part%1000) * 1000}
 }
 
-// Total is what a quantity has grown by at a time in ms since 1970. Only differences of totals mean something: a course
-// that began with a start counts from there, others from 1970.
+// Total is the growth of a quantity up to a time in ms since 1970. Only differences of totals have a meaning, since
+// some courses count from 1970 and others from their Start.
 func (c *Course) Total(q Quantity, ms int64) Amount {
 	c.once.Do(c.build)
 	ms = max(ms, 0)
@@ -109,7 +111,7 @@ func (c *Course) Total(q Quantity, ms int64) Amount {
 	return c.head.total(q, head, 0).plus(c.repeated(q, second, ms).minus(c.repeated(q, c.start.Second+head, 0)))
 }
 
-// repeated is what a quantity has grown by since 1970 if the device was always in its period.
+// repeated is the growth of a quantity since 1970 if the device had always repeated its period.
 func (c *Course) repeated(q Quantity, second, ms int64) Amount {
 	period := c.rows.seconds()
 	a := c.rows.total(q, second%period, ms)
@@ -117,8 +119,8 @@ func (c *Course) repeated(q Quantity, second, ms int64) Amount {
 	return a
 }
 
-// Counter is what a quantity starts from, not valid if the device does not count it, and how it grows. Where the profile
-// says what a counter is, and nothing that it follows from moves, it stays what it is.
+// Counter says what a quantity starts from, which is not valid if the device does not count it, and how it grows. A
+// counter that the profile gives does not grow if the readings that it depends on are constant.
 func (c *Course) Counter(q Quantity) (from profiles.Opt[uint64], g Growth) {
 	in, lost := &c.in, &c.in.reasons.Counters
 	moves := in.powerMoves()
@@ -142,14 +144,14 @@ func (c *Course) Counter(q Quantity) (from profiles.Opt[uint64], g Growth) {
 	return from, g
 }
 
-// Growth is how a counter grows: with a course, or by as much in every second. The zero Growth does not.
+// Growth is how a counter grows: as a course says, or by the same amount every second. The zero Growth is no growth.
 type Growth struct {
 	course   *Course
 	quantity Quantity
 	rate     Amount
 }
 
-// Steady is a growth by as much in every second, to a millionth.
+// Steady is a growth by the same amount every second, to a millionth.
 func Steady(perSecond float64) Growth {
 	if !(perSecond > 0) {
 		return Growth{}
@@ -158,7 +160,7 @@ func Steady(perSecond float64) Growth {
 	return Growth{rate: Amount{Units: uint64(whole)}.plus(Amount{Micros: uint32(math.Round(part * million))})}
 }
 
-// Total is what has grown at a time in ms since 1970. Only differences of totals mean something.
+// Total is the growth up to a time in ms since 1970. Only differences of totals have a meaning.
 func (g Growth) Total(ms int64) Amount {
 	if g.course != nil {
 		return g.course.Total(g.quantity, ms)
@@ -170,15 +172,15 @@ func (g Growth) Total(ms int64) Amount {
 	return Amount{g.rate.Units*second + whole + micros/million, uint32(micros % million)}
 }
 
-// Counter is a counter that never runs backwards: its value at a time, its checkpoint, and how it has grown since.
+// Counter is a counter that never falls: a checkpoint, the value at it, and the growth since.
 type Counter struct {
 	// Since is when the checkpoint was made, in ms since 1970.
 	Since int64
-	// From is what the profile lets the counter start from.
+	// From is the value that the profile lets the counter start from.
 	From uint64
-	// Value is what the counter was at the checkpoint.
+	// Value is the value at the checkpoint.
 	Value Amount
-	// Growth is how it grows from then on.
+	// Growth is the growth after the checkpoint.
 	Growth Growth
 }
 
@@ -187,7 +189,7 @@ func Begin(origin int64, from uint64, g Growth) Counter {
 	return Counter{origin, from, Amount{Units: from}, g}
 }
 
-// At is what the counter is at a time in ms since 1970; before its checkpoint, what it was then.
+// At is the value at a time in ms since 1970. For times before the checkpoint it is the value at the checkpoint.
 func (c Counter) At(ms int64) uint64 { return c.amount(ms).Units }
 
 func (c Counter) amount(ms int64) Amount {
@@ -197,8 +199,8 @@ func (c Counter) amount(ms int64) Amount {
 	return c.Value.plus(c.Growth.Total(ms).minus(c.Growth.Total(c.Since)))
 }
 
-// Checkpoint is the counter from a time on, when it grows in another way. If the profile lets it start from another
-// number, it goes on from there, unless it is already beyond.
+// Checkpoint returns the counter with a new growth from a time on. If the profile now lets it start from a higher
+// number than it has reached, it jumps to that number.
 func (c Counter) Checkpoint(ms int64, from uint64, g Growth) Counter {
 	next := Counter{max(ms, c.Since), from, c.amount(ms), g}
 	if start := (Amount{Units: from}); from != c.From && next.Value.less(start) {
@@ -207,7 +209,7 @@ func (c Counter) Checkpoint(ms int64, from uint64, g Growth) Counter {
 	return next
 }
 
-// LinkErrors is how one link's error counters grow.
+// LinkErrors is the growth of the error counters of one link.
 func LinkErrors(nv *profiles.NVLink, d *profiles.Device, link uint32) (from uint64, g Growth) {
 	rate := nv.Defaults.ErrorRate.Or(0)
 	err := len(d.NVLinkError.Links) == 0
@@ -220,7 +222,7 @@ func LinkErrors(nv *profiles.NVLink, d *profiles.Device, link uint32) (from uint
 	return 0, Steady(rate)
 }
 
-// LinkTraffic is how what one link has sent, and received, grows, in KiB: by a part of the link's speed.
+// LinkTraffic is the growth of the traffic of one link, sent and received, in KiB: a part of the link's speed.
 func LinkTraffic(nv *profiles.NVLink) (from uint64, g Growth) {
 	speed := float64(nv.BandwidthPerLinkMbps.Or(0)) * 1e6 / 1024
 	return nv.Defaults.CounterSeed.Or(0), Steady(nv.Defaults.DutyCycle.Or(0) * speed)

@@ -11,7 +11,7 @@ import (
 // Reason is a set of reasons that hold clocks down.
 type Reason uint16
 
-// The reasons, as the profile names them.
+// The reasons have the names that the profile uses.
 const (
 	GPUIdle Reason = 1 << iota
 	ApplicationsClocksSetting
@@ -24,7 +24,7 @@ const (
 	DisplayClocksSetting
 )
 
-// Readings are what a device reads in one second. What the device does not have is not valid.
+// Readings are a device's readings in one second. A reading that the device does not have is not valid.
 type Readings struct {
 	Utilization  profiles.Utilization
 	PowerMW      profiles.Opt[uint32]
@@ -35,29 +35,29 @@ type Readings struct {
 	KnownReasons, ReasonsInForce Reason
 }
 
-// Start is how a course that takes the place of another begins: in which second since 1970, and how warm the GPU was
-// then. The zero Start is a GPU that has always been as it is.
+// Start describes the start of a course that replaces another one: the second since 1970, and how warm the GPU was in
+// it. The zero Start is a GPU that has always followed this course.
 type Start struct {
 	Second int64
 	Warmth float64
 }
 
-// Course is the course of one device's readings. It is worked out when somebody first asks for a reading.
+// Course is the course of a device's readings over time. It is computed at the first request for a reading.
 type Course struct {
 	in    inputs
 	steps []uint32 // the supported graphics clocks, highest first
 	start Start
-	known Reason // what the board can give
-	given Reason // what the profile gives
+	known Reason // reasons that the board can report
+	given Reason // reasons that the profile gives
 
 	once   sync.Once
-	still  Readings // what does not move, and which of what moves there is
+	still  Readings // the constant readings; those that change are valid here if the device has them
 	rows   stretch  // one period
-	head   stretch  // the seconds from the start until the warmth of before is gone
+	head   stretch  // the seconds after the start, until the earlier warmth has no effect
 	warmth []float64
 }
 
-// row is one second of a course, and what has been counted before it since the stretch began.
+// row is one second of a course, and the counts from the start of the stretch up to that second.
 type row struct {
 	energy              uint64    // so far, in mJ
 	lost                [3]uint32 // so far, in s
@@ -66,10 +66,10 @@ type row struct {
 	graphics, sm, video uint32
 	gpu, memory         uint8
 	reasons             Reason
-	limits              Reason // what lowers the clocks, whether or not the board can say so
+	limits              Reason // what lowers the clocks, whether or not the board can report it
 }
 
-// stretch is some seconds in a row. The last row only has what was counted.
+// stretch is a number of consecutive seconds. Its last row has only the counts.
 type stretch []row
 
 // New is the course of a device.
@@ -82,16 +82,16 @@ func New(d *profiles.Device, s Settings, start Start) *Course {
 	return c
 }
 
-// Same says whether a device with these settings goes on as the course does.
+// Same reports whether the course also describes a device with these settings.
 func (c *Course) Same(d *profiles.Device, s Settings) bool {
 	other := New(d, s, Start{})
 	return c.in == other.in && slices.Equal(c.steps, other.steps)
 }
 
-// Moves says that readings change.
+// Moves reports whether the readings change over time.
 func (c *Course) Moves() bool { return c.in.period() > 1 }
 
-// At is what the device reads in a second since 1970.
+// At returns the device's readings in a second since 1970.
 func (c *Course) At(second int64) Readings {
 	c.once.Do(c.build)
 	r := c.still
@@ -112,13 +112,14 @@ func (c *Course) row(second int64) *row {
 	return &c.rows[modulo(second, c.rows.seconds())]
 }
 
-// Start is how a course that takes this one's place in a second begins.
+// Start returns the Start of a course that replaces this one in a second.
 func (c *Course) Start(second int64) Start {
 	c.once.Do(c.build)
 	return Start{second, c.warmthAt(second)}
 }
 
-// warmthAt is the part, from 0 to 1, of the ramp that the GPU has warmed up by at the start of a second.
+// warmthAt is the warmth at the start of a second: the part of the temperature ramp, from 0 to 1, that the GPU has gone
+// up.
 func (c *Course) warmthAt(second int64) float64 {
 	if len(c.warmth) == 0 {
 		return 0
@@ -130,12 +131,12 @@ func (c *Course) warmthAt(second int64) float64 {
 	return warmth
 }
 
-// excess is how much warmer the GPU was at the start than its load would have made it.
+// excess is the GPU's warmth at the start, minus the warmth that this course's load would have caused.
 func (c *Course) excess() float64 {
 	return c.start.Warmth - c.warmth[modulo(c.start.Second, int64(len(c.warmth)))]
 }
 
-// build works out the course.
+// build computes the course.
 func (c *Course) build() {
 	in, period := &c.in, c.in.period()
 	loads := make([]load, period)
@@ -157,23 +158,24 @@ func (c *Course) build() {
 	c.rows = fill(0, period)
 	c.still = c.template()
 	if in.heats() && c.start != (Start{}) {
-		// Less than half a degree is not seen.
+		// A difference below half a degree cannot be seen.
 		seen := math.Abs(c.excess()) * float64(in.dynamic.Temperature.RampC.Or(0)) * 2
 		c.head = make(stretch, 1+int64(inertia*math.Log(max(seen, 1))))
 		c.head = fill(c.start.Second, c.head.seconds())
 	}
 }
 
-// warmths is the first-order response to a load that repeats: each second takes the warmth a part of the way to the load.
+// warmths is the first-order response to a repeating load: each second the warmth moves a fixed part of the way to the
+// load.
 func warmths(loads []load) []float64 {
 	keep := math.Exp(-1.0 / inertia)
 	next := func(warmth float64, l load) float64 { return warmth*keep + float64(l.gpu)/100*(1-keep) }
-	var after float64 // a period that began cold
+	var after float64 // the warmth after a period that starts cold
 	for _, l := range loads {
 		after = next(after, l)
 	}
 	list := make([]float64, len(loads))
-	warmth := after / (1 - math.Pow(keep, float64(len(loads)))) // begins as warm as it ends
+	warmth := after / (1 - math.Pow(keep, float64(len(loads)))) // so that the period starts as warm as it ends
 	for s, l := range loads {
 		list[s] = warmth
 		warmth = next(warmth, l)
@@ -181,7 +183,7 @@ func warmths(loads []load) []float64 {
 	return list
 }
 
-// read works out one second from the load that is asked for and the temperature.
+// read computes one second from the demanded load and the temperature.
 func (r *row) read(c *Course, l load, temperature int32) {
 	in := &c.in
 	r.gpu, r.memory, r.temperature = uint8(l.gpu), uint8(l.memory), temperature
@@ -219,13 +221,14 @@ func (r *row) read(c *Course, l load, temperature int32) {
 	r.reasons = in.inForce(c.given, r) & c.known
 }
 
-// How much of their speed slowdowns leave the clocks: NVML promises half or less from the hardware's.
+// These are the parts of their speed that slowed clocks keep. NVML documents that the hardware's slowdown halves them
+// or more.
 const (
 	swSlowdown = 0.75
 	hwSlowdown = 0.5
 )
 
-// locked is the part of its speed that the graphics clock has in the range that it is locked to.
+// locked is the speed of the graphics clock within the range that it is locked to, as a part of its full speed.
 func (in *inputs) locked() float64 {
 	clock := in.clocks.GraphicsCurrent.Or(0)
 	if clock == 0 {
@@ -235,13 +238,13 @@ func (in *inputs) locked() float64 {
 	return float64(min(locked, in.settings.LockedMaxMHz.Or(locked))) / float64(clock)
 }
 
-// clock is a clock at a part of its speed, in MHz: the highest that the board supports and that is no higher, but at
-// least its lowest.
+// clock is a clock at a part of its full speed, in MHz: the highest clock that the board supports at or below that
+// speed, but no lower than its lowest.
 func (c *Course) clock(full profiles.Opt[uint32], speed float64) uint32 {
 	if speed == 1 {
 		return full.Value
 	}
-	mhz := uint32(float64(full.Value)*speed + 1e-6) // no rounding error makes it a step lower
+	mhz := uint32(float64(full.Value)*speed + 1e-6) // the margin absorbs rounding errors
 	for _, step := range c.steps {
 		if step <= mhz {
 			return step
@@ -253,7 +256,7 @@ func (c *Course) clock(full profiles.Opt[uint32], speed float64) uint32 {
 	return mhz
 }
 
-// reasons are those that a board can give, and those that its profile gives.
+// reasons are those that the board can report, and those that its profile gives.
 func reasons(r *profiles.ClocksThrottleReasons) (known, given Reason) {
 	for i, o := range [...]profiles.Opt[bool]{
 		r.GPUIdle, r.ApplicationsClocksSetting, r.SWPowerCap, r.HWSlowdown, r.SyncBoost, r.SWThermalSlowdown,
@@ -269,8 +272,8 @@ func reasons(r *profiles.ClocksThrottleReasons) (known, given Reason) {
 	return known, given
 }
 
-// inForce are the reasons in force in a second: those that the profile gives, and in place of those that follow from
-// what moves, what follows.
+// inForce are the reasons in force in a second. Reasons that depend on changing readings are computed; the profile
+// gives the others.
 func (in *inputs) inForce(reasons Reason, row *row) Reason {
 	if in.loadMoves() {
 		reasons |= GPUIdle
@@ -290,7 +293,7 @@ func (in *inputs) inForce(reasons Reason, row *row) Reason {
 	return reasons | row.limits
 }
 
-// template is the readings without what rows say.
+// template is the part of the readings that is the same in all rows.
 func (c *Course) template() Readings {
 	in := &c.in
 	r := Readings{

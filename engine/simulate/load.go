@@ -1,10 +1,10 @@
-// Package simulate works out what a GPU reads at a time. Its functions are pure: the same profile, settings and time give
-// the same reading in every process, so that programs which share nothing still agree.
+// Package simulate computes the readings of a GPU at a time. Its functions are pure: the same profile, settings and
+// time give the same reading in every process. So programs that share nothing agree.
 //
-// All readings follow one load curve per device, which is constant within a second and repeats after a period. The curve
-// gives utilisation and the power that is asked for. Temperature follows the load that is asked for, not the one that is
-// served; the temperature and the power limit decide what throttles; clocks and the power drawn follow from that. So no
-// reading depends on itself.
+// All readings follow one load curve per device. It is constant within a second and repeats after a period. It gives
+// the utilisation and the demanded power. The temperature follows the demanded load, not the load that is served.
+// Temperature and power limit decide on throttling; clocks and drawn power follow from that. This order keeps any
+// reading from depending on itself.
 package simulate
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// Settings are what is in force on a device in place of what its profile says.
+// Settings override values of a device's profile.
 type Settings struct {
 	// PowerLimitMW is the power limit in force, in mW.
 	PowerLimitMW profiles.Opt[uint32]
@@ -27,13 +27,14 @@ const (
 	// maxPeriod is the longest time, in s, after which a curve repeats, and minPeriod the shortest of one that moves.
 	maxPeriod = 3600
 	minPeriod = 600
-	// inertia is the time, in s, in which a GPU covers 63 % of the way to the temperature that its load leads to.
+	// inertia is the time constant of the temperature, in s: the GPU goes 63 % of the way to its final temperature in
+	// it.
 	inertia = 30
 )
 
 // inputs are all that readings depend on. Devices with equal inputs read the same.
 type inputs struct {
-	device      uint64 // what keeps the noise of one GPU apart from that of another
+	device      uint64 // keeps the noise of one GPU apart from that of another
 	dynamic     profiles.DynamicMetrics
 	utilization profiles.Utilization
 	used        struct{ gpu, memory uint32 } // by processes, in percent
@@ -44,7 +45,7 @@ type inputs struct {
 	settings    Settings
 }
 
-// inputsOf collects the inputs. A GPU's engines are at least as busy as its processes keep them.
+// inputsOf collects the inputs. A GPU's engines are at least as busy as its processes make them.
 func inputsOf(d *profiles.Device, s Settings) inputs {
 	in := inputs{
 		device: identity(d.UUID), dynamic: d.DynamicMetrics, utilization: d.Utilization, power: d.Power, thermal: d.Thermal,
@@ -72,7 +73,7 @@ func atLeast(percent *profiles.Opt[uint32], n uint32) {
 	}
 }
 
-// What moves is what the profile's dynamic_metrics has a section for; the power also follows a limit that was set.
+// Readings change if the profile's dynamic_metrics has a section for them. The power also follows a limit that was set.
 func (in *inputs) loadMoves() bool {
 	return in.dynamic.Utilization != profiles.DynamicUtilization{}
 }
@@ -83,14 +84,14 @@ func (in *inputs) powerMoves() bool {
 	return in.dynamic.Power != profiles.DynamicPower{} || in.settings.PowerLimitMW.Valid
 }
 
-// heats says that the temperature rises with the load. It does unless the profile describes a wave.
+// heats reports whether the temperature rises with the load. It does unless the profile describes a wave.
 func (in *inputs) heats() bool {
 	m := &in.dynamic.Temperature
 	return in.loadMoves() && m.RampC.Or(0) > 0 && !m.RampPeriodSec.Valid
 }
 
-// burst is how long a burst and how long a pause lasts, in s, and wave the period of the temperature's wave. Both end
-// within the longest period.
+// burst is the length of a burst and of a pause, in s, and wave is the period of the temperature's wave. Both are at
+// most the longest period.
 func (in *inputs) burst() int64 {
 	return min(max(int64(in.dynamic.Utilization.BurstPeriodSec.Or(30)), 1), maxPeriod/2)
 }
@@ -98,8 +99,8 @@ func (in *inputs) wave() int64 {
 	return min(max(int64(in.dynamic.Temperature.RampPeriodSec.Or(60)), 1), maxPeriod)
 }
 
-// period is the time, in s, after which all readings repeat: a whole number of bursts and, where that is no longer than
-// an hour, of waves.
+// period is the time, in s, after which all readings repeat. It is a whole number of bursts, and also of waves unless
+// that would be longer than an hour.
 func (in *inputs) period() int64 {
 	unit := int64(1)
 	switch {
@@ -131,7 +132,7 @@ const (
 	temperatureNoise
 )
 
-// noise is a number from 0 up to 1, another one for every second of the period.
+// noise is a number in [0, 1) that differs between the seconds of the period.
 func (in *inputs) noise(n noise, second int64) float64 {
 	x := mix(uint64(in.dynamic.Seed.Or(0)))
 	x = mix(x ^ in.device)
@@ -140,8 +141,8 @@ func (in *inputs) noise(n noise, second int64) float64 {
 	return float64(x>>11) / (1 << 53)
 }
 
-// identity is a number made of a GPU's UUID, which is the same wherever the GPU is seen: its index is another one in a
-// container that sees some of the GPUs.
+// identity is a number made from a GPU's UUID. An index would not do: in a container that sees only some of the GPUs,
+// the same GPU has another index.
 func identity(uuid profiles.UUID) uint64 {
 	h := fnv.New64a()
 	io.WriteString(h, string(uuid))
@@ -161,15 +162,15 @@ func between(lo, hi int64, at float64) int64 {
 	return min(lo+int64(at*float64(hi-lo+1)), hi)
 }
 
-// load is what is asked of a GPU in one second.
+// load is the demand on a GPU in one second.
 type load struct {
 	gpu, memory uint32 // in percent
 	place       float64
 }
 
-// load is the load in a second of the period. Its place, from 0 to 1, is where it lies in the range that the profile
-// allows: anywhere, or in the lowest or highest quarter if the pattern says idle or busy. A burst alternates between the
-// two, pause first. GPU and memory are at the same place.
+// load is the load in a second of the period. Its place, from 0 to 1, says where it lies in the profile's range:
+// anywhere, or in the lowest quarter if the pattern is idle, or in the highest if it is busy. A burst starts with a
+// pause and alternates between the two quarters. GPU and memory have the same place.
 func (in *inputs) load(second int64) load {
 	at := in.noise(loadNoise, second)
 	if !in.loadMoves() {
@@ -203,8 +204,8 @@ func (in *inputs) load(second int64) load {
 	return l
 }
 
-// demand is the power, in mW, that the GPU would draw at a load if nothing held it back: the base, and as much more or
-// less as the load is above or below the middle of its range. Where the load does not move, noise takes its place.
+// demand is the power, in mW, that the GPU would draw without limits: the base, plus or minus a part that grows with
+// the distance of the load from the middle of its range. If the load is constant, noise replaces that part.
 func (in *inputs) demand(l load) uint32 {
 	m := &in.dynamic.Power
 	static := in.power.CurrentDrawMW.Or(0)
@@ -215,8 +216,8 @@ func (in *inputs) demand(l load) uint32 {
 	return uint32(min(max(base+between(-v, v, l.place), 0), math.MaxUint32))
 }
 
-// temperature is the GPU's temperature in a second of the period, in °C: the base, the ramp's part of warmth or of a sine
-// wave, and noise to either side; no less than 0 and no more than where the GPU shuts down.
+// temperature is the GPU's temperature in a second of the period, in °C: the base, plus the ramp times the warmth or a
+// sine wave, plus noise. It is at least 0 and at most the shutdown temperature.
 func (in *inputs) temperature(second, period int64, warmth float64) int32 {
 	m := &in.dynamic.Temperature
 	static := in.thermal.TemperatureGPUC.Or(0)
@@ -236,7 +237,7 @@ func (in *inputs) temperature(second, period int64, warmth float64) int32 {
 	return int32(min(max(t, 0), math.MaxInt32))
 }
 
-// degrees is a threshold in °C, from the absolute one or from the T.Limit reading that it stands for.
+// degrees is a threshold in °C, from the absolute value or from the equivalent T.Limit reading.
 func (in *inputs) degrees(absolute, margin profiles.Opt[int32]) profiles.Opt[int64] {
 	t := &in.thermal
 	switch {

@@ -61,7 +61,7 @@ func TestStaysStill(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsAskedForMoves: a section of dynamic_metrics moves its readings and leaves those of the others alone.
+// TestOnlyWhatIsAskedForMoves: a section of dynamic_metrics changes its own readings and no others.
 func TestOnlyWhatIsAskedForMoves(t *testing.T) {
 	still := course(t, "  name: still", Settings{}).At(noon)
 	busy := course(t, "  dynamic_metrics: {utilization: {pattern: busy}}", Settings{})
@@ -100,7 +100,8 @@ func TestPeriod(t *testing.T) {
 	}
 }
 
-// TestLimits: throttling is in force exactly when temperature or power are beyond a limit, and what it lowers is lower.
+// TestLimits: throttling is in force exactly when temperature or power are beyond a limit, and it lowers what it
+// should.
 func TestLimits(t *testing.T) {
 	c := course(t, bursts, Settings{})
 	seen := map[Reason]bool{}
@@ -134,7 +135,7 @@ func TestLimits(t *testing.T) {
 		"  thermal: {slowdown_threshold_c: 50}\n  dynamic_metrics: {temperature: {base_c: 60}}", Settings{}).At(noon)
 	assert.Zero(t, unknown.ReasonsInForce&(HWThermalSlowdown|HWSlowdown), "a board does not give a reason that it does not know")
 
-	// h100 is at 29 °C 58 °C below its limit, and slows down at T.Limit -2 °C.
+	// At 29 °C the h100 is 58 °C below its limit. It slows down at T.Limit -2 °C.
 	for c, slow := range map[string]bool{"88": false, "89": true} {
 		r := course(t, "  dynamic_metrics: {temperature: {base_c: "+c+"}}", Settings{}).At(noon)
 		assert.Equal(t, slow, r.ReasonsInForce&HWThermalSlowdown != 0, "%s °C, T.Limit %d °C", c, r.TLimitC.Value)
@@ -162,7 +163,7 @@ func TestSettings(t *testing.T) {
 	assert.Less(t, half.PowerMW.Value, full.PowerMW.Value, "lower clocks draw less")
 }
 
-// TestWarms: the temperature follows the load with delay and from where it was.
+// TestWarms: the temperature follows the load with a delay, from the temperature that it had.
 func TestWarms(t *testing.T) {
 	d := device(t, "  dynamic_metrics: {temperature: {base_c: 30, ramp_c: 60}, utilization: {gpu_min: 100}}")
 	idle := device(t, "  dynamic_metrics: {temperature: {base_c: 30, ramp_c: 60}, utilization: {gpu_max: 0}}")
@@ -190,7 +191,7 @@ func TestWarms(t *testing.T) {
 	assert.EqualValues(t, 40, wave.At(noon+45).TemperatureC.Value)
 }
 
-// TestTotals: an integral is the sum over its seconds, through periods and their ends, and after a start, too.
+// TestTotals: an integral is the sum over its seconds, across the ends of periods and after a start.
 func TestTotals(t *testing.T) {
 	cold := course(t, "  dynamic_metrics: {temperature: {base_c: 30, ramp_c: 66}, utilization: {gpu_max: 0}}", Settings{})
 	d := device(t, bursts)
@@ -265,7 +266,7 @@ func TestCheckpoints(t *testing.T) {
 	assert.EqualValues(t, 2, slow.At(8000), "no checkpoint loses parts")
 }
 
-// TestCountersGrow: whatever changes and whenever, no counter runs backwards.
+// TestCountersGrow: no counter falls, whatever changes and whenever.
 func TestCountersGrow(t *testing.T) {
 	for seed := range uint64(20) {
 		counters(t, seed)
@@ -279,7 +280,7 @@ func FuzzCounters(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { counters(t, seed) })
 }
 
-// counters changes the rates, the profile and the settings of a device at random, and reads its counters all the while.
+// counters changes the rates, the profile and the settings of a device at random, and reads its counters throughout.
 func counters(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	d := *device(t, bursts)
@@ -363,7 +364,7 @@ func BenchmarkFirstReading(b *testing.B) {
 	}
 }
 
-// TestAllocatesNothing: neither a reading nor an integral allocates, once the course is worked out.
+// TestAllocatesNothing: once the course is computed, neither a reading nor an integral allocates.
 func TestAllocatesNothing(t *testing.T) {
 	c := course(t, bursts, Settings{})
 	c.At(noon)
