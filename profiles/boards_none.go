@@ -2,5 +2,5 @@
 
 package profiles
 
-// shipped is empty while the boards are being compiled, so that stale ones cannot stand in the way.
+// shipped is empty while the boards are being compiled, since the present literals may not compile any more.
 var shipped map[string]func() *Board

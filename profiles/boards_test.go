@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// boardFacts is what the sources say of each board, in nvidia-smi's units, taken from them and not from the YAML: the
-// capture in NVIDIA/k8s-test-infra, and for what nvidia-smi does not tell the sources that the board's file names. A
-// line holds for every device, or for the one in brackets; - is absent.
+// boardFacts are the values of each board in nvidia-smi's units. They come from the sources and not from the YAML: from
+// the capture in NVIDIA/k8s-test-infra and, where nvidia-smi does not show a value, from the sources that the board's
+// file names. A line holds for every device, or for the one in brackets; - means that the value is absent.
 var boardFacts = map[string]string{
 	"h100": `
 devices: 8
@@ -303,7 +303,8 @@ nvlink.links_per_gpu: -
 `,
 }
 
-// elsewhere is what boards of the same names say in the profiles published with NVIDIA's mock, and hardware does not.
+// elsewhere are values that the profiles of NVIDIA's mock give for boards of the same names and that real boards do not
+// have.
 var elsewhere = map[string]string{
 	"h100": `
 memory.total_bytes: 81920 MiB
@@ -363,7 +364,7 @@ func TestNothingFromElsewhere(t *testing.T) {
 	}
 }
 
-// factLines are the lines of a list, by path.
+// factLines returns the values of a list by path.
 func factLines(t *testing.T, text string) map[string]string {
 	lines := map[string]string{}
 	for line := range strings.Lines(strings.TrimSpace(text)) {
@@ -375,7 +376,7 @@ func factLines(t *testing.T, text string) map[string]string {
 	return lines
 }
 
-// look writes what is at a path: once for the board, or for each device that the path means.
+// look returns the values at a path: one for the board, or one for each device that the path names.
 func look(t *testing.T, b *Board, path string) []string {
 	section, rest, _ := strings.Cut(path, ".")
 	switch section {
@@ -418,7 +419,7 @@ func at(t *testing.T, v reflect.Value, path string) reflect.Value {
 	return v
 }
 
-// fact writes a value in nvidia-smi's units.
+// fact formats a value in nvidia-smi's units.
 func fact(v reflect.Value, path string) string {
 	if v.Kind() == reflect.Struct && v.IsZero() {
 		return "-"
@@ -463,7 +464,7 @@ func clockFacts(s SupportedClocks) string {
 	return strings.Join(parts, "; ")
 }
 
-// TestIdentifiersAreOwn: no shipped GPU has the identifiers of another board's, or those that scrubbing left in a capture.
+// TestIdentifiersAreOwn: no shipped GPU has an identifier of another board, or one that scrubbing left in a capture.
 func TestIdentifiersAreOwn(t *testing.T) {
 	uuids, pdis, serials := map[UUID]string{}, map[uint64]string{}, map[string]string{}
 	for _, name := range Names() {

@@ -10,7 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// file is what a profile file holds.
+// file is the content of a profile file.
 type file struct {
 	// Version is the version of the file's format.
 	Version Opt[string] `yaml:"version"`
@@ -41,7 +41,7 @@ type file struct {
 // maxDevices is the bound that count and num_devices have too: a short list of entries must not fill the memory.
 const maxDevices = 10_000
 
-// builder lays one document over a board: what it says of all devices, then its entries for single ones.
+// builder applies one document to a board: first what it says of all devices, then its entries for single devices.
 type builder struct {
 	decoder
 	file
@@ -52,15 +52,15 @@ type builder struct {
 	line     int // of devices, for messages about a device without an entry
 }
 
-// lay builds the board of one document. It changes base, which is nil for a document that starts from nothing, only in
-// the copy that it returns.
+// lay builds the board of one document. base is nil for a document that does not extend a board. lay does not change
+// base; it returns a changed copy.
 func (b *builder) lay(root *yaml.Node, base *Board) (*Board, error) {
 	b.entries, b.line = map[uint32]*yaml.Node{}, root.Line
 	if base != nil {
 		b.base, b.system = base.Devices, base.System
 		b.Version, b.System, b.NVLink, b.Topology = base.Version, base.System, base.NVLink, base.Topology
 		b.MIG, b.InfiniBand = base.MIG, base.InfiniBand
-		b.System.NumDevices = Opt[uint32]{} // the base has the devices that it has
+		b.System.NumDevices = Opt[uint32]{} // the base keeps its own number of devices
 	}
 	if err := b.over(root, &b.file, top); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (b *builder) list(root *yaml.Node) (uint32, error) {
 	return count, nil
 }
 
-// devices makes the devices complete.
+// devices makes complete devices.
 func (b *builder) devices(count uint32) ([]Device, error) {
 	template := Device{Properties: b.template}
 	template.PCI.BusID = Opt[BusID]{}
@@ -167,7 +167,7 @@ func (b *builder) devices(count uint32) ([]Device, error) {
 	return devices, b.check(devices)
 }
 
-// defaults lays device_defaults over a device.
+// defaults applies device_defaults to a device.
 func (b *builder) defaults(d *Device) error {
 	if n := b.DeviceDefaults.node; n != nil && !absent(n) {
 		return b.over(n, &d.Properties, "device_defaults")
@@ -175,13 +175,14 @@ func (b *builder) defaults(d *Device) error {
 	return nil
 }
 
-// identities are those of the base board's devices. After only, they need not be those of their indices.
+// identities are those of the base board's devices. After "only" they may differ from those of the devices' new
+// indices.
 type identities struct {
 	uuids  map[UUID]bool
 	minors map[uint32]bool
 }
 
-// complete fills in what follows from the rest. It makes up no identity that a device of the base board has.
+// complete fills in what the document leaves out. It never generates an identity that a device of the base board has.
 func (used identities) complete(d *Device, pdi bool) {
 	for minor := d.Index; !d.MinorNumber.Valid; minor++ {
 		if !used.minors[minor] {
@@ -205,15 +206,16 @@ func (used identities) complete(d *Device, pdi bool) {
 	}
 }
 
-// hash is what a device's made-up identifiers are cut from: the same in every process, different for each device. No
-// cryptography: it would make the core a third larger. The index comes first, so that it reaches every byte.
+// hash is the source of a device's generated identifiers. It is the same in every process and differs between devices.
+// It is no cryptographic hash, since that would make the core a third larger. The index comes first, so that it affects
+// every byte.
 func (d *Device) hash(purpose string) []byte {
 	h := fnv.New128a()
 	fmt.Fprintf(h, "%d %s %s", d.Index, purpose, d.Name.Value)
 	return h.Sum(nil)
 }
 
-// assignBusIDs gives the devices without a bus id the first free ones.
+// assignBusIDs gives each device without a bus id the first free one.
 func (b *builder) assignBusIDs(devices []Device) {
 	taken := map[BusID]bool{}
 	for i := range devices {
@@ -233,7 +235,7 @@ func (b *builder) assignBusIDs(devices []Device) {
 	}
 }
 
-// check refuses what two devices may not share and what cannot be true of one.
+// check refuses values that two devices may not share, and combinations that no device can have.
 func (b *builder) check(devices []Device) error {
 	uuids, busIDs, minors := map[UUID]uint32{}, map[BusID]uint32{}, map[uint32]uint32{}
 	for i := range devices {
@@ -264,7 +266,7 @@ func once[T comparable](b *builder, seen map[T]uint32, value T, index uint32, ke
 	return nil
 }
 
-// where finds the node that gives a device's value: in its entry, in the defaults, else the list of devices.
+// where finds the node that gives a device's value: in its entry, in the defaults, or else the list of devices.
 func (b *builder) where(index uint32, keys ...string) *yaml.Node {
 	for _, n := range []*yaml.Node{find(b.entries[index], keys...), find(b.DeviceDefaults.node, keys...), b.entries[index]} {
 		if n != nil {
@@ -274,8 +276,8 @@ func (b *builder) where(index uint32, keys ...string) *yaml.Node {
 	return &yaml.Node{Line: b.line}
 }
 
-// versions derives the versions that the file leaves to others: CUDA's numbers from its text, NVML's version from a
-// driver that the base board did not have.
+// versions derives the versions that the file leaves out: CUDA's numbers from CUDA's text, and NVML's version from the
+// driver's if the document changed the driver.
 func (b *builder) versions() {
 	major, minor, _ := strings.Cut(b.System.CUDAVersion.Value, ".")
 	for _, part := range []struct {

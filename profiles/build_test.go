@@ -18,7 +18,7 @@ func mustParse(t *testing.T, yaml string) *Board {
 	return b
 }
 
-// TestPublishedKeys: a file with the keys of NVIDIA's own mock loads unchanged.
+// TestPublishedKeys: a file written for NVIDIA's mock loads without changes.
 func TestPublishedKeys(t *testing.T) {
 	b, err := Load("testdata/published-keys.yaml")
 	require.NoError(t, err)

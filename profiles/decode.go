@@ -14,7 +14,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Limits that keep a hostile file from hanging its reader: aliases can describe far more than the file holds.
+// These limits keep a hostile file from occupying its reader: with aliases a short file can describe a very large
+// profile.
 const (
 	maxNodes = 1_000_000
 	maxDepth = 50
@@ -28,7 +29,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	if e.Line == 0 { // of a flag
+	if e.Line == 0 { // an error in a flag
 		return fmt.Sprintf("%s: %s", e.File, e.Text)
 	}
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text)
@@ -42,15 +43,15 @@ func wrong(n *yaml.Node, format string, args ...any) error {
 	return &Error{Line: n.Line, Text: fmt.Sprintf(format, args...)}
 }
 
-// raw is a part of a file that is decoded later, over something that is only known then, as a T.
+// raw is a part of a file that is decoded later as a T, when the value that it changes is known.
 type raw[T any] struct{ node *yaml.Node }
 
 func (r *raw[T]) keep(n *yaml.Node) { r.node = n }
 
-// slot lets the decoder reach into an Opt of any type.
+// slot gives the decoder access to an Opt of any type.
 func (o *Opt[T]) slot() (value any, valid *bool) { return &o.Value, &o.Valid }
 
-// decoder lays YAML over Go values: what the YAML does not mention stays as it is.
+// decoder applies YAML to Go values: values that the YAML does not mention stay.
 type decoder struct{ nodes int }
 
 func (d *decoder) over(n *yaml.Node, out any, path string) error {
@@ -94,7 +95,7 @@ func (d *decoder) value(n *yaml.Node, out reflect.Value, f field, path string, d
 			return wrong(n, "%s: %s", path, err)
 		}
 		if out.Kind() == reflect.Slice {
-			d.nodes += out.Len() // as if the text were a list
+			d.nodes += out.Len() // counts like a list of as many nodes
 		}
 		return nil
 	}
@@ -138,7 +139,7 @@ func (d *decoder) sequence(n *yaml.Node, out reflect.Value, f field, path string
 	if n.Kind != yaml.SequenceNode {
 		return wrong(n, "%s: want a list, got %s", path, kind(n))
 	}
-	out.SetZero() // a list replaces the one below it, which other devices share
+	out.SetZero() // a list replaces the earlier one, which other devices share
 	for i, item := range n.Content {
 		if absent(resolve(item)) {
 			return wrong(item, "%s[%d]: an entry of a list cannot be absent", path, i)
@@ -155,7 +156,7 @@ func (d *decoder) sequence(n *yaml.Node, out reflect.Value, f field, path string
 // pair is one key of a mapping and its value.
 type pair struct{ key, value *yaml.Node }
 
-// pairs lists a mapping's keys, those of << after its own, and refuses a key that stands twice.
+// pairs lists a mapping's keys, then those of <<. A key that occurs twice is an error.
 func (d *decoder) pairs(n *yaml.Node, path string, depth int) ([]pair, error) {
 	n = resolve(n)
 	if n.Kind != yaml.MappingNode {
@@ -200,19 +201,19 @@ func (d *decoder) pairs(n *yaml.Node, path string, depth int) ([]pair, error) {
 	return own, nil
 }
 
-// field is one key that a struct knows.
+// field is a key of a struct.
 type field struct {
-	name     string // the key, or what an alias stands for
+	name     string // the key, also for an alias
 	alias    bool
 	index    []int
-	enum     [][]string // each a word and its synonyms
+	enum     [][]string // a word and its synonyms each
 	bounded  bool
 	min, max float64
 	longest  int  // bytes of a text, 0 for any number
 	version  bool // a text of numbers between dots
 }
 
-// fieldSet is the keys that a struct knows.
+// fieldSet is the keys of a struct.
 type fieldSet struct {
 	byKey    map[string]field
 	required []string
@@ -289,7 +290,7 @@ func scalar(n *yaml.Node, out reflect.Value, f field, path string) error {
 
 func integer(n *yaml.Node, out reflect.Value, f field, path string) error {
 	bits, digits := out.Type().Bits(), strings.ReplaceAll(n.Value, "_", "")
-	if len(digits) > 1 && digits[0] == '0' && digits[1] <= '9' { // YAML takes it for octal, people do not
+	if len(digits) > 1 && digits[0] == '0' && digits[1] <= '9' { // YAML reads it as octal, people as decimal
 		return wrong(n, "%s: %s: a number does not start with 0", path, n.Value)
 	}
 	if out.CanInt() {
@@ -363,7 +364,7 @@ func unknownKey(key *yaml.Node, path string, known map[string]field) error {
 
 // distance is how many letters have to change to make b of a.
 func distance(a, b string) int {
-	if len(a) > 64 { // no key is as long
+	if len(a) > 64 { // no key is that long
 		return len(a)
 	}
 	row := make([]int, len(b)+1)
@@ -385,7 +386,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// absent says that a value is written as not there.
+// absent reports whether a value is written as N/A or null.
 func absent(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!null" || n.ShortTag() == "!!str" && strings.EqualFold(n.Value, "N/A"))
 }

@@ -1,6 +1,6 @@
 package profiles
 
-// Device is one GPU, complete.
+// Device is one GPU with all of its values.
 type Device struct {
 	// Index is the GPU's place in the enumeration, from 0.
 	Index uint32 `yaml:"index"`
@@ -10,13 +10,13 @@ type Device struct {
 	MinorNumber Opt[uint32] `yaml:"minor_number"`
 	// PDI is the GPU's per-device identifier.
 	PDI Opt[uint64] `yaml:"pdi"`
-	// GraceCPUPair is the number of the Grace CPU that the GPU hangs on.
+	// GraceCPUPair is the number of the Grace CPU that the GPU is attached to.
 	GraceCPUPair Opt[uint32] `yaml:"grace_cpu_pair"`
 
 	Properties
 }
 
-// Properties are what device_defaults may give for all devices and an entry of devices for one.
+// Properties are the values that device_defaults gives for all devices and an entry of devices for one.
 type Properties struct {
 	// Name is the product name.
 	Name Opt[string] `yaml:"name" longest:"95"`
@@ -131,13 +131,13 @@ type Properties struct {
 	// Platform is where the GPU sits in its rack.
 	Platform Platform `yaml:"platform"`
 
-	// DynamicMetrics makes readings move.
+	// DynamicMetrics makes readings change over time.
 	DynamicMetrics DynamicMetrics `yaml:"dynamic_metrics"`
 	// GPM is performance monitoring.
 	GPM GPM `yaml:"gpm"`
-	// Failure breaks the GPU.
+	// Failure makes the GPU fail.
 	Failure Failure `yaml:"failure"`
-	// NVLinkError lets link errors grow.
+	// NVLinkError makes the link errors grow.
 	NVLinkError NVLinkError `yaml:"nvlink_error"`
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Ignored lists the keys about failures that the profile gives and nothing reads, for warnings.
+// Ignored lists the keys about failures that the profile gives and that nothing reads, so that a command can warn.
 func (b *Board) Ignored() []string {
 	var out []string
 	for _, d := range b.Devices {

@@ -10,30 +10,30 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Base is what a board starts from: the text of a profile file, or without text the shipped board of that name.
+// Base is the start of a board: the text of a profile file or, without text, the name of a shipped board.
 type Base struct {
 	Name string // of the shipped board, or of the file
 	Text []byte
 }
 
-// Layer changes a board. It is written like a profile file, without extends: what it does not mention stays as it is.
+// Layer changes a board. It is written like a profile file without extends. Values that it does not mention stay.
 type Layer struct {
-	Name string // what messages call it: a file or a flag
+	Name string // a file or a flag, for messages
 	Text []byte
 	flag bool // its errors have no line
 }
 
-// GPUs is the layer of a flag that gives the board another number of devices.
+// GPUs is the layer for a flag that changes the number of devices.
 func GPUs(flag string, count uint32) Layer {
 	return Layer{flag, fmt.Appendf(nil, "count: %d\n", count), true}
 }
 
-// Driver is the layer of a flag that gives the board another driver.
+// Driver is the layer for a flag that changes the driver.
 func Driver(flag, version string) Layer {
 	return Layer{flag, fmt.Appendf(nil, "system: {driver_version: %q}\n", version), true}
 }
 
-// Only is the layer that leaves the board some of its devices, as a container sees those that it was given.
+// Only is the layer that keeps only some devices, for a container that was given some of the GPUs.
 func Only(name string, devices []UUID) Layer {
 	text := []byte("only:\n")
 	for _, uuid := range devices {
@@ -42,8 +42,8 @@ func Only(name string, devices []UUID) Layer {
 	return Layer{name, text, true}
 }
 
-// With lays layers over the base, each over those before it. Every error is an [*Error] that names the file and the
-// line, or the flag, that is wrong; that of a shipped board's unknown name is another.
+// With applies layers to the base, one after the other. Every error is an [*Error] that names the wrong file and line,
+// or the wrong flag, except the error for an unknown shipped board.
 func (b Base) With(layers ...Layer) (*Board, error) {
 	var s stack
 	if b.Text == nil {
@@ -63,7 +63,7 @@ func (b Base) With(layers ...Layer) (*Board, error) {
 	return s.board, nil
 }
 
-// File is one profile file that means the base with these layers: each layer is one more document of it.
+// File is one profile file that is equal to the base with these layers. Each layer is one document of it.
 func (b Base) File(layers ...Layer) []byte {
 	text := slices.Clone(b.Text)
 	if text == nil {
@@ -78,16 +78,16 @@ func (b Base) File(layers ...Layer) []byte {
 	return text
 }
 
-// stack is a board that documents are laid over.
+// stack is a board to which documents are applied one after the other.
 type stack struct {
 	board    *Board
 	template Properties // of devices that the board does not have
 }
 
-// start begins with a complete board.
+// start starts with a complete board.
 func (s *stack) start(board *Board) { s.board, s.template = board, board.Devices[0].Properties }
 
-// file begins with a profile file; base finds what its first document extends.
+// file starts with a profile file; base returns the board that its first document extends.
 func (s *stack) file(name string, data []byte, base func(string) (*Board, error)) error {
 	roots, err := documents(data)
 	if err == nil {
@@ -121,7 +121,7 @@ func (s *stack) layer(l Layer) error {
 	return e
 }
 
-// layers lays documents over the board, none of which may name another.
+// layers applies documents to the board. None of them may extend another board.
 func (s *stack) layers(roots []*yaml.Node) error {
 	for _, root := range roots {
 		if n := find(root, "extends"); n != nil {
@@ -149,7 +149,7 @@ func (s *stack) extend(n *yaml.Node, base func(string) (*Board, error)) error {
 		return wrong(n, "extends: %s", err)
 	}
 	s.start(board)
-	s.board.Version = Opt[string]{} // it is the format of another file
+	s.board.Version = Opt[string]{} // the version belongs to the file of that board
 	return nil
 }
 
@@ -166,7 +166,7 @@ func (s *stack) lay(root *yaml.Node) error {
 	return nil
 }
 
-// named gives an error the name of its file.
+// named adds the name of its file to an error.
 func named(name string, err error) *Error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -175,13 +175,13 @@ func named(name string, err error) *Error {
 	return &Error{name, e.Line, e.Text}
 }
 
-// keep leaves a board the devices that only names, in that order.
+// keep removes all devices but those that "only" names, and puts them in its order.
 func (b *builder) keep(board *Board, at *yaml.Node) error {
 	if len(b.Only) == 0 {
 		return wrong(at, "only names no device: leave it out to keep all")
 	}
 	all := board.Devices
-	to := map[uint32]uint32{} // index before → index after
+	to := map[uint32]uint32{} // old index → new index
 	board.Devices = nil
 	for i, name := range b.Only {
 		from := slices.IndexFunc(all, func(d Device) bool {
@@ -202,7 +202,7 @@ func (b *builder) keep(board *Board, at *yaml.Node) error {
 	return nil
 }
 
-// renumbered is the fabric as the devices that remain know it. A link to a device that is gone keeps its address.
+// renumbered returns the fabric with the new numbers of the devices. A link to a removed device keeps its address.
 func (n NVLink) renumbered(all []Device, to map[uint32]uint32) NVLink {
 	var lists []DeviceLinks
 	for _, list := range n.DeviceLinks {

@@ -18,7 +18,7 @@ nvlink:
   device_links: [{index: 1, links: [{link: 0, remote_index: 0}]}, {index: 3, links: [{link: 1, remote_index: 0}]}]
 `
 
-// TestLayers: what flags change is laid over a file, whose text stays as it is.
+// TestLayers: flags change a board without changing the text of its file.
 func TestLayers(t *testing.T) {
 	base := Base{Name: "mine.yaml", Text: []byte(layered)}
 	plain, err := base.With()
@@ -42,7 +42,7 @@ func TestLayers(t *testing.T) {
 	assert.Equal(t, "A", b.Devices[1].Name.Value, "more GPUs are like device_defaults, not like the first GPU")
 }
 
-// TestOnly: the GPUs that remain are counted anew and keep what identifies them, links included.
+// TestOnly: the GPUs that remain get new indices and keep their identities and links.
 func TestOnly(t *testing.T) {
 	base := Base{Name: "mine.yaml", Text: []byte(layered)}
 	all, err := base.With()
@@ -72,7 +72,7 @@ func TestOnly(t *testing.T) {
 	assert.Equal(t, Some(uint32(1)), all.NVLink.Links[0].RemoteIndex)
 }
 
-// TestMoreAfterOnly: GPUs that are added to those that remain have identities that none of these has.
+// TestMoreAfterOnly: GPUs that are added after "only" get identities that no other GPU has.
 func TestMoreAfterOnly(t *testing.T) {
 	for _, board := range []string{"h100", "t4"} {
 		b, err := Base{Name: "x.yaml", Text: []byte("extends: " + board + "\ncount: 8\nonly: [7, 2, 5]\n")}.With(GPUs("--gpus", 9))
@@ -85,7 +85,7 @@ func TestMoreAfterOnly(t *testing.T) {
 	}
 }
 
-// TestFile: one file means the same as base and layers.
+// TestFile: the one file means the same as the base and its layers.
 func TestFile(t *testing.T) {
 	for name, base := range map[string]Base{
 		"a file": {"mine.yaml", []byte(layered)}, "no newline at the end": {"mine.yaml", []byte("count: 3")}, "a board": {Name: "gb200"},
@@ -103,7 +103,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestLayerErrors name the file and the line, or the flag, that is wrong.
+// TestLayerErrors: errors name the wrong file and line, or the wrong flag.
 func TestLayerErrors(t *testing.T) {
 	base := Base{Name: "h100"}
 	for _, c := range []struct {

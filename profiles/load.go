@@ -16,10 +16,10 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// maxFile is the size from which a file cannot be a profile.
+// maxFile is the largest size of a profile file.
 const maxFile = 4 << 20
 
-// top is what messages call the outermost level of a file.
+// top is how messages call the outermost level of a file.
 const top = "the profile"
 
 // Load reads a profile file. Every error is an [*Error] and names file and line.
@@ -68,10 +68,10 @@ func read(path string) ([]byte, error) {
 
 var errTooBig = fmt.Errorf("is larger than %d MiB: want a profile file", maxFile>>20)
 
-// Parse reads a profile from memory. The name stands for the file in errors, all of which are an [*Error].
+// Parse reads a profile from memory. Errors name it by name; all of them are an [*Error].
 func Parse(name string, data []byte) (*Board, error) { return parse(name, data, Shipped) }
 
-// parse is Parse with the boards that extends can name.
+// parse is Parse; base returns the boards that extends may name.
 func parse(name string, data []byte, base func(string) (*Board, error)) (*Board, error) {
 	var s stack
 	if err := s.file(name, data, base); err != nil {
@@ -80,15 +80,15 @@ func parse(name string, data []byte, base func(string) (*Board, error)) (*Board,
 	return s.board, nil
 }
 
-// boardName is what a board is called that comes from a file.
+// boardName is the name of a board from a file.
 func boardName(path string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".yaml"), ".yml")
 }
 
-// maxDocuments bounds how often a file may lay something over all of its devices.
+// maxDocuments bounds the number of documents, since each may change all devices.
 const maxDocuments = 64
 
-// documents parses YAML into mappings, of which a profile has one and then one for each layer.
+// documents parses YAML into mappings: one for the profile and one for each layer.
 func documents(data []byte) ([]*yaml.Node, error) {
 	if len(data) > maxFile {
 		return nil, errTooBig
@@ -139,7 +139,7 @@ var (
 	unknownAnchor = lazily(`^unknown anchor '(.*)' referenced`)
 )
 
-// syntax takes the line out of an error of the YAML parser, or finds it where the parser does not say.
+// syntax takes the line from an error of the YAML parser, or finds it if the parser does not say.
 func syntax(err error, data []byte) error {
 	m := yamlError().FindStringSubmatch(err.Error())
 	if m == nil {

@@ -20,7 +20,7 @@ const (
 	blank = " is empty: fill it in, write N/A for what the board does not have, or leave it out"
 )
 
-// TestErrors holds the text of every message: programs and people find the mistake by it.
+// TestErrors checks the whole text of each message, since programs and people find the mistake by it.
 func TestErrors(t *testing.T) {
 	for name, c := range map[string]struct{ yaml, want string }{
 		"empty":              {"", "1: is empty: want at least extends or devices"},
@@ -196,7 +196,7 @@ func TestExtendsCircle(t *testing.T) {
 	assert.EqualError(t, err, "a.yaml:1: extends: b.yaml:1: extends: c.yaml:1: extends: goes round in a circle: a, b, c, a")
 }
 
-// FuzzParse: whatever the file holds, it ends in a board or in an error with a line, never in a panic.
+// FuzzParse: any file gives a board or an error with a line, and never a panic.
 func FuzzParse(f *testing.F) {
 	for _, name := range Names() {
 		source, err := Source(name)

@@ -1,8 +1,8 @@
-// Package profiles holds the GPU boards that nvmlfab can pretend to be, and reads the YAML files that describe others.
+// Package profiles holds the GPU boards that nvmlfab ships, and reads the YAML files that describe others.
 //
 // A profile is one YAML file with the sections system, device_defaults, devices, nvlink, topology and mig. Loading it
-// yields a [Board] whose devices are complete: defaults, base board and per-device values are already laid over one
-// another. A number that the profile does not give is an invalid [Opt]; its getter answers NOT_SUPPORTED.
+// yields a [Board] whose devices are complete: base board, defaults and per-device values are already combined. A
+// number that the profile does not give is an invalid [Opt], and its getter answers NOT_SUPPORTED.
 package profiles
 
 //go:generate go run -tags bootstrap ./compile -dir .
@@ -27,7 +27,7 @@ func (o Opt[T]) Or(otherwise T) T {
 	return otherwise
 }
 
-// Board is one machine's GPUs. A Board is shared and must not be changed.
+// Board is one machine's GPUs. Boards are shared: nobody may change one.
 type Board struct {
 	// Name is the shipped board's name, or what the profile was called when it was parsed.
 	Name string
@@ -97,7 +97,7 @@ type Link struct {
 	RemoteIndex Opt[uint32] `yaml:"remote_index"`
 }
 
-// NVSwitch is a switch that links end at.
+// NVSwitch is a switch at the far end of links.
 type NVSwitch struct {
 	// BDF is the switch's bus id.
 	BDF Opt[BusID] `yaml:"bdf"`

@@ -17,8 +17,8 @@ func Branch(driver string) int {
 	return n
 }
 
-// NVML is the version of a driver's branch: the newest that no younger branch introduced. Older drivers than that of the oldest
-// NVML known here have that one. Branch 0, a driver without a version, has the newest.
+// NVML is the NVML version of a driver branch: the newest that came with this branch or an earlier one. Branches before
+// the first known one have the oldest version. Branch 0, a driver without a version, has the newest.
 func NVML(branch int) abi.Version {
 	if branch == 0 {
 		return abi.Versions[len(abi.Versions)-1]

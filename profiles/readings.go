@@ -94,11 +94,11 @@ type Power struct {
 	PowerState Opt[PState] `yaml:"power_state"`
 	// TotalEnergyConsumptionMJ is the energy used since the driver was loaded, in mJ.
 	TotalEnergyConsumptionMJ Opt[uint64] `yaml:"total_energy_consumption_mj"`
-	// Smoothing says whether the power is smoothed; no_permission is a driver that does not tell.
+	// Smoothing says whether the power is smoothed; no_permission means that the driver refuses to tell.
 	Smoothing Opt[string] `yaml:"smoothing" enum:"enabled,disabled,no_permission=insufficient_permissions"`
 }
 
-// PowerDraw is the power that some part draws.
+// PowerDraw is the power that a part of the board draws.
 type PowerDraw struct {
 	// CurrentDrawMW is the power drawn now, in mW.
 	CurrentDrawMW Opt[uint32] `yaml:"current_draw_mw"`
@@ -201,41 +201,41 @@ type Clocks struct {
 	AutoBoostDefault Opt[Enabled] `yaml:"auto_boost_default"`
 }
 
-// ClocksThrottleReasons says why clocks are held down. A reason that is absent is one that the board does not know.
+// ClocksThrottleReasons says why clocks are held down. The board does not know a reason that is absent.
 type ClocksThrottleReasons struct {
-	// GPUIdle: nothing runs.
+	// GPUIdle says that clocks are low because nothing runs.
 	GPUIdle Opt[bool] `yaml:"gpu_idle"`
-	// ApplicationsClocksSetting: the application clocks say so.
+	// ApplicationsClocksSetting says that the applications clocks limit the clocks.
 	ApplicationsClocksSetting Opt[bool] `yaml:"applications_clocks_setting"`
-	// SWPowerCap: the power limit.
+	// SWPowerCap says that the power limit holds the clocks down.
 	SWPowerCap Opt[bool] `yaml:"sw_power_cap"`
-	// HWSlowdown: the hardware, for any reason.
+	// HWSlowdown says that the hardware slows the clocks, for any reason.
 	HWSlowdown Opt[bool] `yaml:"hw_slowdown"`
-	// HWThermalSlowdown: the hardware, because it is hot.
+	// HWThermalSlowdown says that the hardware slows the clocks because it is hot.
 	HWThermalSlowdown Opt[bool] `yaml:"hw_thermal_slowdown"`
-	// HWPowerBrakeSlowdown: the hardware, by an external power brake.
+	// HWPowerBrakeSlowdown says that an external power brake slows the clocks.
 	HWPowerBrakeSlowdown Opt[bool] `yaml:"hw_power_brake_slowdown"`
-	// SyncBoost: the sync boost group.
+	// SyncBoost says that the sync boost group limits the clocks.
 	SyncBoost Opt[bool] `yaml:"sync_boost"`
-	// SWThermalSlowdown: software, because it is hot.
+	// SWThermalSlowdown says that software slows the clocks because the GPU is hot.
 	SWThermalSlowdown Opt[bool] `yaml:"sw_thermal_slowdown"`
-	// DisplayClocksSetting: the display clocks say so.
+	// DisplayClocksSetting says that the display clocks limit the clocks.
 	DisplayClocksSetting Opt[bool] `yaml:"display_clocks_setting"`
-	// Counters is the time lost so far.
+	// Counters is the time lost to each reason so far.
 	Counters ThrottleCounters `yaml:"counters"`
 }
 
 // ThrottleCounters is the time lost to each reason so far, all in µs.
 type ThrottleCounters struct {
-	// SWPowerCapUS is lost to the power limit, in µs.
+	// SWPowerCapUS is the time lost to the power limit, in µs.
 	SWPowerCapUS Opt[uint64] `yaml:"sw_power_cap_us"`
-	// SyncBoostUS is lost to the sync boost group, in µs.
+	// SyncBoostUS is the time lost to the sync boost group, in µs.
 	SyncBoostUS Opt[uint64] `yaml:"sync_boost_us"`
-	// SWThermalSlowdownUS is lost to software's thermal slowdown, in µs.
+	// SWThermalSlowdownUS is the time lost to software's thermal slowdown, in µs.
 	SWThermalSlowdownUS Opt[uint64] `yaml:"sw_thermal_slowdown_us"`
-	// HWThermalSlowdownUS is lost to the hardware's thermal slowdown, in µs.
+	// HWThermalSlowdownUS is the time lost to the hardware's thermal slowdown, in µs.
 	HWThermalSlowdownUS Opt[uint64] `yaml:"hw_thermal_slowdown_us"`
-	// HWPowerBrakeSlowdownUS is lost to the external power brake, in µs.
+	// HWPowerBrakeSlowdownUS is the time lost to the external power brake, in µs.
 	HWPowerBrakeSlowdownUS Opt[uint64] `yaml:"hw_power_brake_slowdown_us"`
 }
 

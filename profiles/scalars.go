@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// lazily compiles an expression at its first use: a process that needs no profile file pays for none.
+// lazily compiles an expression at its first use, so that a process without a profile file does not pay for it.
 func lazily(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
@@ -199,7 +199,7 @@ func (c *ClockSteps) UnmarshalText(text []byte) error {
 	if m == nil {
 		return fmt.Errorf("bad clocks %q: want a list, or highest..lowest/step such as 1410..210/15", text)
 	}
-	var halves [3]uint32 // of a MHz
+	var halves [3]uint32 // in units of half a MHz
 	for i := range halves {
 		n, _ := strconv.ParseFloat(string(m[i+1]), 64) // the pattern lets only such numbers through
 		halves[i] = uint32(2 * n)
@@ -216,5 +216,5 @@ func (c *ClockSteps) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// list lets a file give the clocks one by one too.
+// list lets a file also give the clocks as a list.
 func (c *ClockSteps) list() {}

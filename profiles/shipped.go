@@ -15,7 +15,7 @@ var sources embed.FS
 //go:embed schema.json
 var schema []byte
 
-// Default is the board that serves when nothing names another.
+// Default is the board that is used when nothing names another.
 const Default = "h100"
 
 // Names lists the shipped boards.
@@ -46,10 +46,10 @@ func Source(name string) ([]byte, error) {
 	return sources.ReadFile("boards/" + name + ".yaml")
 }
 
-// ParseSource reads a shipped board from its YAML text, which is what the compiled-in boards are made from.
+// ParseSource reads a shipped board from its YAML text. The compiled-in boards are made from it.
 func ParseSource(name string) (*Board, error) { return parseChain(name, Source, nil) }
 
-// parseChain parses a board and those that it extends, none of which may be in chain.
+// parseChain parses a board and those that it extends. chain are the boards that extend it, so that a cycle is an error.
 func parseChain(name string, source func(string) ([]byte, error), chain []string) (*Board, error) {
 	if slices.Contains(chain, name) {
 		return nil, fmt.Errorf("goes round in a circle: %s", strings.Join(append(chain, name), ", "))

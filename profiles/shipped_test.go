@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestShippedIsItsYAML holds the compiled-in boards equal to their text.
+// TestShippedIsItsYAML: the compiled-in boards equal the boards that their YAML text describes.
 func TestShippedIsItsYAML(t *testing.T) {
 	require.Contains(t, Names(), Default)
 	assert.Len(t, shipped, len(Names()))
@@ -50,8 +50,8 @@ var (
 	hasValue   = regexp.MustCompile(`:\s+[^\s&]`)
 )
 
-// TestEveryNumberHasASource: behind each value of a board, at the head of its block or in the comment above its section
-// stands a tag out of the list at the file's top.
+// TestEveryNumberHasASource: each value of a board has a tag out of the list at the top of its file. The tag follows
+// the value, or is at the head of its block or in the comment above its section.
 func TestEveryNumberHasASource(t *testing.T) {
 	for _, name := range Names() {
 		text, err := Source(name)
@@ -89,7 +89,7 @@ func TestEveryNumberHasASource(t *testing.T) {
 	}
 }
 
-// TestSchemaKnowsTheKeys walks the types that decode a file and the schema side by side.
+// TestSchemaKnowsTheKeys compares the keys of the types that decode a file with those of the schema.
 func TestSchemaKnowsTheKeys(t *testing.T) {
 	var root schemaNode
 	require.NoError(t, json.Unmarshal(Schema(), &root))
@@ -143,7 +143,7 @@ func sameKeys(t *testing.T, defs map[string]schemaNode, node schemaNode, typ ref
 
 func (r *raw[T]) holds() reflect.Type { return reflect.TypeFor[T]() }
 
-// TestEveryFieldHasAKey: a field without a key could never be read.
+// TestEveryFieldHasAKey: no file could set a field without a key.
 func TestEveryFieldHasAKey(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var walk func(typ reflect.Type)

@@ -1,38 +1,39 @@
 package profiles
 
-// DynamicMetrics makes readings move.
+// DynamicMetrics makes readings change over time.
 type DynamicMetrics struct {
-	// Seed decides how they move.
+	// Seed selects the course: another seed gives other readings.
 	Seed Opt[int64] `yaml:"seed"`
-	// Temperature makes the temperature move.
+	// Temperature makes the temperature change.
 	Temperature DynamicTemperature `yaml:"temperature"`
-	// Power makes the power move.
+	// Power makes the power change.
 	Power DynamicPower `yaml:"power"`
-	// Utilization makes the utilisation move.
+	// Utilization makes the utilisation change.
 	Utilization DynamicUtilization `yaml:"utilization"`
 }
 
-// DynamicTemperature makes the temperature move.
+// DynamicTemperature makes the temperature change.
 type DynamicTemperature struct {
 	// BaseC is the lowest temperature, in °C.
 	BaseC Opt[int32] `yaml:"base_c"`
-	// VarianceC is the noise to either side, in °C.
+	// VarianceC is the greatest noise, up and down, in °C.
 	VarianceC Opt[int32] `yaml:"variance_c" range:"0..1000"`
-	// RampC is how much it rises, in °C: in a wave, or with the load.
+	// RampC is how much the temperature rises, in °C: in a wave, or with the load.
 	RampC Opt[int32] `yaml:"ramp_c" range:"0..1000"`
-	// RampPeriodSec is the wave's period, in s, at most an hour; without it the temperature follows a load that moves.
+	// RampPeriodSec is the wave's period, in s, at most an hour; without it the temperature follows a load that
+	// changes.
 	RampPeriodSec Opt[uint32] `yaml:"ramp_period_sec"`
 }
 
-// DynamicPower makes the power move.
+// DynamicPower makes the power change.
 type DynamicPower struct {
-	// BaseMW is the middle, in mW.
+	// BaseMW is the middle of the range, in mW.
 	BaseMW Opt[uint32] `yaml:"base_mw"`
-	// VarianceMW is how much more or less is drawn, in mW: with a load that moves, otherwise as noise.
+	// VarianceMW is the greatest distance from the middle, in mW: with the load if that changes, otherwise as noise.
 	VarianceMW Opt[uint32] `yaml:"variance_mw"`
 }
 
-// DynamicUtilization makes the utilisation move.
+// DynamicUtilization makes the utilisation change.
 type DynamicUtilization struct {
 	// Pattern is the shape of the load.
 	Pattern Opt[string] `yaml:"pattern" enum:"steady,idle,busy,burst"`
@@ -44,7 +45,7 @@ type DynamicUtilization struct {
 	MemoryMin Opt[uint32] `yaml:"memory_min" range:"0..100"`
 	// MemoryMax is the memory's highest load, in percent.
 	MemoryMax Opt[uint32] `yaml:"memory_max" range:"0..100"`
-	// BurstPeriodSec is how long a burst and how long a pause lasts, in s, at most half an hour.
+	// BurstPeriodSec is the length of a burst and of a pause, in s, at most half an hour.
 	BurstPeriodSec Opt[uint32] `yaml:"burst_period_sec"`
 }
 
@@ -58,24 +59,24 @@ type GPM struct {
 	PCIeRxMiBPerSec Opt[uint64] `yaml:"pcie_rx_mib_per_sec"`
 }
 
-// Failure breaks a GPU.
+// Failure makes a GPU fail.
 type Failure struct {
-	// Mode is how it breaks.
+	// Mode is how it fails.
 	Mode Opt[string] `yaml:"mode" enum:"healthy,lost,fallen_off_bus,ecc_uncorrectable"`
-	// Probability is the chance of breaking at a call, 0 to 1.
+	// Probability is the chance of failing at a call, 0 to 1.
 	Probability Opt[float64] `yaml:"probability" range:"0..1"`
-	// AfterCalls is the number of calls after which it breaks.
+	// AfterCalls is the number of calls after which it fails.
 	AfterCalls Opt[int64] `yaml:"after_calls" range:"0..1000000000000"`
-	// Seed decides which call breaks it.
+	// Seed decides at which call it fails.
 	Seed Opt[int64] `yaml:"seed"`
 	// Xid is the error that goes with it.
 	Xid Xid `yaml:"xid"`
 }
 
-// Loses says that the GPU is lost at some time.
+// Loses reports whether the GPU gets lost at some time.
 func (f Failure) Loses() bool { return f.Mode.Value == "lost" || f.Mode.Value == "fallen_off_bus" }
 
-// Waits says that the GPU is not lost from the beginning.
+// Waits reports whether the GPU is not lost from the start.
 func (f Failure) Waits() bool { return f.AfterCalls.Value > 0 || f.Probability.Valid }
 
 // Xid is an Xid error.
@@ -84,10 +85,10 @@ type Xid struct {
 	Code Opt[uint64] `yaml:"code"`
 }
 
-// NVLinkError lets link errors grow.
+// NVLinkError makes link errors grow.
 type NVLinkError struct {
 	// Rate is the growth of the error counters, per second.
 	Rate Opt[float64] `yaml:"rate" range:"0..1000000000"`
-	// Links are the links that err; all when empty.
+	// Links are the links that have errors; all when empty.
 	Links []uint32 `yaml:"links"`
 }

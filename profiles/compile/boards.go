@@ -43,7 +43,7 @@ func function(name string) string {
 	return id
 }
 
-// board writes one board: its first device in full, of the others what differs.
+// board writes one board: its first device in full, and of each other device the differences.
 func board(w *bytes.Buffer, function string, b *profiles.Board) {
 	first := reflect.ValueOf(b.Devices[0])
 	fmt.Fprintf(w, "\nfunc %s() *Board {\nfirst := ", function)
@@ -83,7 +83,7 @@ func differences(w *bytes.Buffer, path string, a, b reflect.Value) {
 	fmt.Fprintln(w)
 }
 
-// literal writes a value as Go source; typed says whether its type has to stand before it.
+// literal writes a value as Go source; typed says whether the source must name its type.
 func literal(w *bytes.Buffer, v reflect.Value, typed bool) {
 	switch v.Kind() {
 	case reflect.Struct, reflect.Slice, reflect.Array:

@@ -18,7 +18,7 @@ import (
 // object is a JSON object; encoding/json writes its keys in order.
 type object = map[string]any
 
-// scalars are the schemas of the types that read their own text.
+// scalars are the schemas of the types that have an UnmarshalText.
 var scalars = map[string]object{
 	"UUID":        {"type": "string", "pattern": "^GPU-[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
 	"DeviceName":  {"type": []any{"integer", "string"}, "minimum": 0, "pattern": "^([0-9]+|GPU-[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"},
@@ -55,7 +55,7 @@ func schema(dir string) ([]byte, error) {
 	return w.Bytes(), err
 }
 
-// write is JSON with a line for each key of a definition, so that a change shows as one line.
+// write writes JSON with one line for each key of a definition, so that a change of a key is a diff of one line.
 func write(w *bytes.Buffer, v any, depth int) error {
 	o, ok := v.(object)
 	if !ok || depth > 3 {
@@ -77,7 +77,7 @@ func write(w *bytes.Buffer, v any, depth int) error {
 	return nil
 }
 
-// structType is a struct and what is said about it.
+// structType is a struct and its comment.
 type structType struct {
 	*ast.StructType
 	doc string
@@ -152,7 +152,7 @@ func (s structType) schema(structs map[string]structType) object {
 	return schema
 }
 
-// describe adds the field's comment, about the key instead of the field.
+// describe adds the field's comment to a schema, with the name of the key in place of the field's.
 func describe(schema object, f *ast.Field, key string) object {
 	text := strings.Join(strings.Fields(f.Doc.Text()), " ")
 	described := object{"description": strings.Replace(text, f.Names[0].Name, key, 1)}
