@@ -6,7 +6,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// DeviceGetAccountingMode says whether processes are accounted.
+// DeviceGetAccountingMode says whether process accounting is on.
 func DeviceGetAccountingMode(d *engine.Device) (abi.EnableState_t, abi.Return) {
 	return opt(mode[abi.EnableState_t](d.Accounting.Mode))
 }
@@ -16,8 +16,8 @@ func DeviceGetAccountingBufferSize(d *engine.Device) (uint32, abi.Return) {
 	return opt(d.Accounting.BufferSize)
 }
 
-// DeviceGetAccountingPids lists the accounted processes, which are the running ones. While none are accounted, captured
-// boards list none, although NVML documents NOT_SUPPORTED.
+// DeviceGetAccountingPids lists the accounted processes, which are the running ones. While accounting is off, captured
+// boards answer an empty list, although NVML documents NOT_SUPPORTED.
 func DeviceGetAccountingPids(d *engine.Device) ([]uint32, abi.Return) {
 	on, ret := opt(d.Accounting.Mode)
 	if !on {
@@ -30,7 +30,7 @@ func DeviceGetAccountingPids(d *engine.Device) ([]uint32, abi.Return) {
 	return pids, abi.SUCCESS
 }
 
-// accounted is an accounted process; NOT_FOUND if there is none of that pid, NOT_SUPPORTED while none are accounted.
+// accounted finds an accounted process: NOT_FOUND if there is none of that pid, NOT_SUPPORTED while accounting is off.
 func accounted(d *engine.Device, pid uint32) (*profiles.Process, abi.Return) {
 	if !d.Accounting.Mode.Value {
 		return nil, abi.ERROR_NOT_SUPPORTED
@@ -43,7 +43,7 @@ func accounted(d *engine.Device, pid uint32) (*profiles.Process, abi.Return) {
 	return nil, abi.ERROR_NOT_FOUND
 }
 
-// unavailable is VALUE_NOT_AVAILABLE as a number without a sign.
+// unavailable is VALUE_NOT_AVAILABLE as an unsigned number.
 const unavailable = ^uint32(0)
 
 // DeviceGetAccountingStats is a process's use of SMs and memory, in percent, and memory in bytes. A running process's

@@ -7,7 +7,8 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-// cpus are the CPUs near a device: those of its host bridge, or else of its NUMA node; none if the profile does not say.
+// cpus are the CPUs near a device: those of its host bridge, or else of its NUMA node; none if the profile does not
+// tell.
 func cpus(d *engine.Device) []uint32 {
 	bridge := rootComplex(d)
 	if bridge == nil {
@@ -27,7 +28,7 @@ func cpus(d *engine.Device) []uint32 {
 	return list
 }
 
-// fill sets the bits of a mask; what it has no room for is left out. Without bits it is NOT_SUPPORTED.
+// fill sets the bits of a mask and ignores bits that it has no room for. It answers NOT_SUPPORTED if there are no bits.
 func fill(mask []uint64, bits []uint32) abi.Return {
 	clear(mask)
 	if len(mask) == 0 {
@@ -47,7 +48,8 @@ func fill(mask []uint64, bits []uint32) abi.Return {
 // DeviceGetCpuAffinity is the CPUs near the GPU, as a mask.
 func DeviceGetCpuAffinity(d *engine.Device, mask []uint64) abi.Return { return fill(mask, cpus(d)) }
 
-// DeviceGetCpuAffinityWithinScope is DeviceGetCpuAffinity; the profile does not tell a NUMA node from its socket.
+// DeviceGetCpuAffinityWithinScope is DeviceGetCpuAffinity, since the profile does not distinguish NUMA nodes from
+// sockets.
 func DeviceGetCpuAffinityWithinScope(d *engine.Device, mask []uint64, scope abi.AffinityScope_t) abi.Return {
 	if scope > abi.AFFINITY_SCOPE_SOCKET {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -67,7 +69,7 @@ func DeviceGetMemoryAffinity(d *engine.Device, mask []uint64, scope abi.Affinity
 	return fill(mask, nodes)
 }
 
-// DeviceGetTopologyNearestGpus lists the GPUs at a level from the GPU.
+// DeviceGetTopologyNearestGpus lists the GPUs at a topology level from the GPU.
 func DeviceGetTopologyNearestGpus(d *engine.Device, level abi.GpuTopologyLevel_t) ([]*engine.Device, abi.Return) {
 	if level > abi.TOPOLOGY_SYSTEM || level%10 != 0 {
 		return nil, abi.ERROR_INVALID_ARGUMENT

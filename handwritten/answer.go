@@ -5,7 +5,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// opt answers a value of the profile, NOT_SUPPORTED where the profile gives none.
+// opt answers a value of the profile; NOT_SUPPORTED if the profile does not give it.
 func opt[T any](o profiles.Opt[T]) (T, abi.Return) {
 	if !o.Valid {
 		return o.Value, abi.ERROR_NOT_SUPPORTED
@@ -13,7 +13,7 @@ func opt[T any](o profiles.Opt[T]) (T, abi.Return) {
 	return o.Value, abi.SUCCESS
 }
 
-// pair answers two values, NOT_SUPPORTED unless the profile gives both.
+// pair answers two values; NOT_SUPPORTED unless the profile gives both.
 func pair[T any](a, b profiles.Opt[T]) (T, T, abi.Return) {
 	if !a.Valid || !b.Valid {
 		return a.Value, b.Value, abi.ERROR_NOT_SUPPORTED
@@ -21,7 +21,7 @@ func pair[T any](a, b profiles.Opt[T]) (T, T, abi.Return) {
 	return a.Value, b.Value, abi.SUCCESS
 }
 
-// as is o as another kind of number; NVML has enums, and unsigned numbers for signed ones.
+// as converts o to another number type, since NVML has enums, and unsigned numbers where the profile has signed ones.
 func as[N, M ~uint8 | ~uint32 | ~int32 | ~uint64](o profiles.Opt[M]) profiles.Opt[N] {
 	return profiles.Opt[N]{Value: N(o.Value), Valid: o.Valid}
 }
@@ -49,10 +49,10 @@ func bit(b bool) uint32 {
 	return 0
 }
 
-// less is a - b, but not less than nothing.
+// less is a - b, but at least 0.
 func less(a, b uint64) uint64 { return a - min(a, b) }
 
-// text writes s into a C string, whose rest becomes 0; what does not fit is cut off.
+// text writes s into a C string and fills the rest with 0. It cuts off what does not fit.
 func text[B ~uint8](to []B, s string) {
 	clear(to)
 	for i := range min(len(s), len(to)-1) {

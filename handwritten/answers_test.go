@@ -11,19 +11,19 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-// bare is a profile that says as little as it can.
+// bare is a profile that gives as few values as it can.
 const bare = "devices: [{index: 0}]\n"
 
-// gpu is device 0 of a profile, of the default board if that is empty.
+// gpu is device 0 of a profile, or of the default board if profile is empty.
 func gpu(t testing.TB, profile string) *engine.Device {
 	t.Helper()
 	return enginetest.Start(t, profile).Devices[0]
 }
 
-// like is a board like h100 with other defaults for its devices.
+// like is the board h100 with other defaults for its devices.
 func like(defaults string) string { return "extends: h100\ndevice_defaults: {" + defaults + "}\n" }
 
-// answers checks a function's results, the last of which is SUCCESS. Numbers may be of another kind.
+// answers checks a function's results, the last of which must be SUCCESS. It ignores the type of numbers.
 func answers(t testing.TB, want ...any) func(results ...any) {
 	t.Helper()
 	return func(results ...any) {
@@ -45,7 +45,7 @@ func refuses(t testing.TB, want abi.Return) func(results ...any) {
 	}
 }
 
-// filled makes the struct that a function fills its first result.
+// filled turns a function that fills a struct into one that returns the struct.
 func filled[T any](f func(*engine.Device, *T) abi.Return) func(*engine.Device) (T, abi.Return) {
 	return func(d *engine.Device) (T, abi.Return) {
 		var s T
@@ -54,12 +54,12 @@ func filled[T any](f func(*engine.Device, *T) abi.Return) func(*engine.Device) (
 	}
 }
 
-// with1 and with2 are functions with their arguments behind the device.
+// with1 and with2 fix the arguments after the device.
 func with1[A, R any](f func(*engine.Device, A) (R, abi.Return), a A) func(*engine.Device) (R, abi.Return) {
 	return func(d *engine.Device) (R, abi.Return) { return f(d, a) }
 }
 
-// A getter is a function of a device, what h100's first device answers, and what a device without any value does.
+// A getter is a function of a device, with its answers on h100's first device and on a device without any values.
 type getter struct {
 	name string
 	call func(*engine.Device) []any
@@ -77,7 +77,7 @@ func two[R, S any](name string, f func(*engine.Device) (R, S, abi.Return), want 
 	return getter{name: name, h100: want, call: func(d *engine.Device) []any { r, s, ret := f(d); return []any{r, s, ret} }}
 }
 
-// Memory in bytes: a MiB, and what h100 has and reserves.
+// Amounts of memory in bytes: a MiB, the total of h100, and its reserved part.
 const (
 	mib      = 1 << 20
 	total    = 85520809984
@@ -218,7 +218,7 @@ func TestH100(t *testing.T) {
 	}
 }
 
-// TestAbsent: what a profile leaves out is not supported, and nothing takes its place.
+// TestAbsent: a value that the profile leaves out is not supported, and no other value replaces it.
 func TestAbsent(t *testing.T) {
 	d := gpu(t, bare)
 	for _, g := range getters {

@@ -23,7 +23,7 @@ var reasonBits = [...]struct {
 	{simulate.DisplayClocksSetting, abi.ClocksEventReasonDisplayClockSetting},
 }
 
-// clockEvents are reasons as a mask of NVML's bits.
+// clockEvents converts reasons to a mask of NVML's bits.
 func clockEvents(reasons simulate.Reason) (mask uint64) {
 	for _, b := range reasonBits {
 		if reasons&b.reason != 0 {
@@ -44,7 +44,7 @@ func DeviceGetCurrentClocksEventReasons(d *engine.Device) (uint64, abi.Return) {
 	return clockEvents(r.ReasonsInForce), abi.SUCCESS
 }
 
-// DeviceGetSupportedClocksEventReasons is the reasons that the board can give, as a mask.
+// DeviceGetSupportedClocksEventReasons is the reasons that the board can report, as a mask.
 //
 //nvml:symbol nvmlDeviceGetSupportedClocksEventReasons nvmlDeviceGetSupportedClocksThrottleReasons
 func DeviceGetSupportedClocksEventReasons(d *engine.Device) (uint64, abi.Return) {
@@ -68,8 +68,8 @@ func violation(d *engine.Device, policy abi.PerfPolicyType_t) profiles.Opt[uint6
 	return profiles.Opt[uint64]{}
 }
 
-// DeviceGetViolationStatus is the time lost to a policy, in ns, and when that was, in µs since 1970. Policies that the
-// profile has no counter for are NOT_SUPPORTED, numbers between and beyond the policies INVALID_ARGUMENT.
+// DeviceGetViolationStatus is the time lost to a policy, in ns, and the present time, in µs since 1970. It answers
+// NOT_SUPPORTED for a policy without a counter in the profile, and INVALID_ARGUMENT for a number that is no policy.
 func DeviceGetViolationStatus(d *engine.Device, policy abi.PerfPolicyType_t, v *abi.ViolationTime_t) abi.Return {
 	if policy > abi.PERF_POLICY_RELIABILITY && policy < abi.PERF_POLICY_TOTAL_APP_CLOCKS || policy >= abi.PERF_POLICY_COUNT {
 		return abi.ERROR_INVALID_ARGUMENT

@@ -6,13 +6,14 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// highest follows the clock ids and asks for the highest clock of a domain.
+// highest is one more than the clock ids, and stands for the highest clock of a domain.
 const highest = abi.CLOCK_ID_COUNT
 
-// withoutApplicationsClocks is the driver branch from which applications clocks answer DEPRECATED.
+// withoutApplicationsClocks is the first driver branch that answers DEPRECATED for applications clocks.
 const withoutApplicationsClocks = 590
 
-// clock is a clock in MHz. SMs run applications at the graphics clock. An unknown domain or clock is an INVALID_ARGUMENT.
+// clock is a clock in MHz. The applications clock of the SMs is that of graphics. An unknown domain or clock is an
+// INVALID_ARGUMENT.
 func clock(d *engine.Device, domain abi.ClockType_t, id abi.ClockId_t) (uint32, abi.Return) {
 	if domain >= abi.CLOCK_COUNT || id > highest {
 		return 0, abi.ERROR_INVALID_ARGUMENT
@@ -77,8 +78,8 @@ func DeviceGetSupportedMemoryClocks(d *engine.Device) ([]uint32, abi.Return) {
 	return list, abi.SUCCESS
 }
 
-// DeviceGetSupportedGraphicsClocks lists the graphics clocks that go with a memory clock, in MHz, highest first;
-// NOT_FOUND for another memory clock.
+// DeviceGetSupportedGraphicsClocks lists the graphics clocks that go with a memory clock, in MHz, highest first. It
+// answers NOT_FOUND for a memory clock that is not supported.
 func DeviceGetSupportedGraphicsClocks(d *engine.Device, memory uint32) ([]uint32, abi.Return) {
 	if len(d.SupportedClocks.MemoryClocks) == 0 {
 		return nil, abi.ERROR_NOT_SUPPORTED
@@ -91,7 +92,7 @@ func DeviceGetSupportedGraphicsClocks(d *engine.Device, memory uint32) ([]uint32
 	return nil, abi.ERROR_NOT_FOUND
 }
 
-// DeviceGetAutoBoostedClocksEnabled says whether the clocks boost by themselves, now and after a reset.
+// DeviceGetAutoBoostedClocksEnabled says whether the clocks boost automatically, now and after a reset.
 func DeviceGetAutoBoostedClocksEnabled(d *engine.Device) (now, reset abi.EnableState_t, ret abi.Return) {
 	return pair(mode[abi.EnableState_t](d.Clocks.AutoBoost), mode[abi.EnableState_t](d.Clocks.AutoBoostDefault))
 }

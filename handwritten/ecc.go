@@ -16,8 +16,8 @@ func DeviceGetDefaultEccMode(d *engine.Device) (abi.EnableState_t, abi.Return) {
 	return opt(mode[abi.EnableState_t](d.ECC.DefaultMode))
 }
 
-// eccErrors are the profile's counts of one severity and life span, INVALID_ARGUMENT for an unknown one of either and
-// NOT_SUPPORTED unless ECC is on.
+// eccErrors are the profile's counts of a severity and a life span. It answers INVALID_ARGUMENT if either is unknown,
+// and NOT_SUPPORTED unless ECC is on.
 func eccErrors(d *engine.Device, severity abi.MemoryErrorType_t, life abi.EccCounterType_t) (eccCounts, abi.Return) {
 	if severity >= abi.MEMORY_ERROR_TYPE_COUNT || life >= abi.ECC_COUNTER_TYPE_COUNT {
 		return eccCounts{}, abi.ERROR_INVALID_ARGUMENT
@@ -35,8 +35,8 @@ func eccErrors(d *engine.Device, severity abi.MemoryErrorType_t, life abi.EccCou
 	return eccCounts{errors.DoubleBit, sum(errors.DoubleBit.SRAM, sram.UncorrectableParity, sram.UncorrectableSECDED)}, abi.SUCCESS
 }
 
-// eccCounts are the errors by location. Those of the SRAM on the chip stand apart from Ampere on, and are in sram in any
-// case.
+// eccCounts are the errors by location. sram always has those of the SRAM on the chip; from Ampere on, the profile
+// gives these in a section of their own.
 type eccCounts struct {
 	profiles.ECCMemoryErrors
 	sram profiles.Opt[uint64]
@@ -61,7 +61,7 @@ func (c *eccCounts) at(location abi.MemoryLocation_t) profiles.Opt[uint64] {
 	return profiles.Opt[uint64]{}
 }
 
-// total is the count of all locations: what the profile says, but no less than its locations add up to.
+// total is the count of all locations: the profile's total, but at least the sum of the locations.
 func (c *eccCounts) total() profiles.Opt[uint64] {
 	all := sum(c.L1Cache, c.L2Cache, c.DeviceMemory, c.RegisterFile, c.TextureMemory, c.sram)
 	if !all.Valid || c.Total.Valid && c.Total.Value > all.Value {
@@ -70,7 +70,7 @@ func (c *eccCounts) total() profiles.Opt[uint64] {
 	return all
 }
 
-// sum adds up what the profile gives.
+// sum adds the counts that the profile gives.
 func sum(counts ...profiles.Opt[uint64]) (all profiles.Opt[uint64]) {
 	for _, c := range counts {
 		if c.Valid {
@@ -102,7 +102,7 @@ func DeviceGetTotalEccErrors(d *engine.Device, severity abi.MemoryErrorType_t, l
 	return opt(counts.total())
 }
 
-// DeviceGetDetailedEccErrors counts the errors of four locations; those that the board does not count are 0.
+// DeviceGetDetailedEccErrors counts the errors of four locations; a location that the board does not count is 0.
 func DeviceGetDetailedEccErrors(d *engine.Device, severity abi.MemoryErrorType_t, life abi.EccCounterType_t,
 	c *abi.EccErrorCounts_t) abi.Return {
 	counts, ret := eccErrors(d, severity, life)

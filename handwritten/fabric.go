@@ -8,7 +8,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// fabric is the GPU's place in an NVLink fabric of machines; NOT_SUPPORTED if the profile does not mention any.
+// fabric is the GPU's place in an NVLink fabric of machines; NOT_SUPPORTED if the profile has no fabric.
 func fabric(d *engine.Device) (info abi.GpuFabricInfo_v3_t, ret abi.Return) {
 	f := &d.Fabric
 	if *f == (profiles.Fabric{}) {
@@ -27,7 +27,7 @@ func fabric(d *engine.Device) (info abi.GpuFabricInfo_v3_t, ret abi.Return) {
 	return info, abi.SUCCESS
 }
 
-// fabricStates number the states; a fabric manager that auto could follow has always done its work.
+// fabricStates are the numbers of the states. auto means the state that a fabric manager leads to: completed.
 var fabricStates = map[string]abi.GpuFabricState_t{
 	"not_supported": abi.GPU_FABRIC_STATE_NOT_SUPPORTED,
 	"not_started":   abi.GPU_FABRIC_STATE_NOT_STARTED,
@@ -55,7 +55,7 @@ var misconfigurations = map[string]uint32{
 	"gpu_state_invalid":    abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_GPU_STATE_INVALID,
 }
 
-// healthMask puts the conditions together: 1 is true, 2 is false, 0 is not known.
+// healthMask combines the conditions into a mask: 1 is true, 2 is false, 0 is not known.
 func healthMask(h *profiles.FabricHealth) (mask uint32) {
 	for _, condition := range [...]struct {
 		given profiles.Opt[bool]
@@ -73,7 +73,7 @@ func healthMask(h *profiles.FabricHealth) (mask uint32) {
 	return mask | misconfigurations[h.IncorrectConfiguration.Value]<<abi.GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION
 }
 
-// healthSummary sums the conditions up.
+// healthSummary summarises the conditions.
 func healthSummary(h *profiles.FabricHealth) string {
 	wrong := h.IncorrectConfiguration.Or("none")
 	switch {
@@ -94,7 +94,8 @@ func DeviceGetGpuFabricInfo(d *engine.Device, info *abi.GpuFabricInfo_t) abi.Ret
 	return ret
 }
 
-// DeviceGetGpuFabricInfoV is the GPU's place in the fabric with its health; callers of version 2 have no summary.
+// DeviceGetGpuFabricInfoV is the GPU's place in the fabric with its health. Version 2 of the struct has no health
+// summary.
 func DeviceGetGpuFabricInfoV(d *engine.Device, info *abi.GpuFabricInfo_v3_t) abi.Return {
 	f, ret := fabric(d)
 	f.Version = info.Version
@@ -125,7 +126,8 @@ func DeviceGetGpuFabricInfo_v4(d *engine.Device, info *abi.GpuFabricInfo_v4_t) a
 	return ret
 }
 
-// DeviceGetPlatformInfo is where the GPU sits in its rack, from Blackwell on. What the profile does not know is 0xff.
+// DeviceGetPlatformInfo is the GPU's place in its rack, from Blackwell on. Values that the profile does not give are
+// 0xff.
 func DeviceGetPlatformInfo(d *engine.Device, info *abi.PlatformInfo_v2_t) abi.Return {
 	p := &d.Platform
 	if !p.PeerType.Valid && !p.HostID.Valid {

@@ -15,10 +15,10 @@ var recoveryActions = map[string]abi.DeviceGpuRecoveryAction_t{
 
 func recoveryAction(d dev) u32 { return as[uint32](named(d.RecoveryAction, recoveryActions)) }
 
-// withoutResetStatus is the first driver branch whose captures show DEPRECATED for the two fields of the reset status.
+// withoutResetStatus is the first driver branch whose captures show DEPRECATED for the two reset status fields.
 const withoutResetStatus = 570
 
-// resetStatus says whether the recovery action is of a kind, as drivers put it before they had recovery actions.
+// resetStatus answers a reset status field, which earlier drivers have in place of the recovery action.
 func resetStatus(is func(abi.DeviceGpuRecoveryAction_t) bool) field {
 	return number(func(d dev, _ uint32) (uint32, abi.Return) {
 		if d.Snapshot().Branch >= withoutResetStatus {
@@ -29,8 +29,8 @@ func resetStatus(is func(abi.DeviceGpuRecoveryAction_t) bool) field {
 	})
 }
 
-// smoothing answers a field of power smoothing: NO_PERMISSION where the driver does not tell. The profile knows no more
-// than whether the power is smoothed.
+// smoothing answers a field of power smoothing. It answers NO_PERMISSION if the profile says so. The profile only tells
+// whether the power is smoothed.
 func smoothing(d dev, field uint32) (uint32, abi.Return) {
 	state := d.Power.Smoothing
 	switch {
@@ -42,7 +42,7 @@ func smoothing(d dev, field uint32) (uint32, abi.Return) {
 	return bit(state.Value == "enabled"), abi.SUCCESS
 }
 
-// smoothingFields are the first and the last number of each row of fields of power smoothing.
+// smoothingFields are the first and the last number of each range of power smoothing fields.
 var smoothingFields = [][2]uint32{
 	{abi.FI_PWR_SMOOTHING_ENABLED, abi.FI_PWR_SMOOTHING_ADMIN_OVERRIDE_RAMP_DOWN_HYST_VAL},
 	{abi.FI_PWR_SMOOTHING_PRIMARY_POWER_FLOOR, abi.FI_PWR_SMOOTHING_ADMIN_OVERRIDE_PRIMARY_FLOOR_ACT_OFFSET},
@@ -56,7 +56,7 @@ func retired(cause abi.PageRetirementCause_t) field {
 	})
 }
 
-// retiring says whether pages with a cause wait for retirement; the profile only knows whether any do.
+// retiring says whether pages with a cause wait for retirement. The profile only tells whether any pages do.
 func retiring(cause abi.PageRetirementCause_t) field {
 	return number(func(d dev, _ uint32) (uint32, abi.Return) {
 		pages, ret := DeviceGetRetiredPages(d, cause)
@@ -64,7 +64,7 @@ func retiring(cause abi.PageRetirementCause_t) field {
 	})
 }
 
-// lost is the time lost to a reason: the profile has µs, NVML answers ns.
+// lost is the time lost to a reason. The profile has it in µs, NVML answers ns.
 func lost(get func(dev) u64) field {
 	return given(func(d dev) u64 {
 		us := get(d)
@@ -78,7 +78,7 @@ type powerScope struct {
 	energy                                                        u64
 }
 
-// scoped makes a field of a value that GPU, module and memory have; INVALID_ARGUMENT for an unknown part.
+// scoped makes a field of a value that GPU, module and memory have; an unknown scope is an INVALID_ARGUMENT.
 func scoped[T uint32 | uint64](pick func(*powerScope) profiles.Opt[T]) field {
 	return number(func(d dev, scope uint32) (T, abi.Return) {
 		var p powerScope
@@ -127,7 +127,7 @@ func linkState(d dev, number uint32) (uint32, abi.Return) {
 	return uint32(state), ret
 }
 
-// commonSpeed is the speed of every link that is up.
+// commonSpeed is the speed of the links that are up.
 func commonSpeed(d dev, _ uint32) (uint32, abi.Return) {
 	if _, ret := nonzero(d.LinkCount()); ret != abi.SUCCESS {
 		return 0, ret
@@ -156,10 +156,10 @@ func allLinkErrors(d dev, _ uint32) (total uint64, ret abi.Return) {
 	return total, ret
 }
 
-// allLinks is the scope of fields that add up what their links count.
+// allLinks is the scope for the sum over all links.
 const allLinks = ^uint32(0)
 
-// linkTraffic is what a link, or all of them, sent or received, in KiB.
+// linkTraffic is the amount that a link, or all of them, sent or received, in KiB.
 func linkTraffic(d dev, number uint32) (uint64, abi.Return) {
 	if number == allLinks {
 		n, ret := nonzero(d.LinkCount())
@@ -171,7 +171,7 @@ func linkTraffic(d dev, number uint32) (uint64, abi.Return) {
 	return d.LinkTraffic(), abi.SUCCESS
 }
 
-// numbered adds the fields that come in rows to those that stand alone.
+// numbered adds the fields with consecutive numbers to the others.
 func numbered(fields *[abi.FI_MAX]field) *[abi.FI_MAX]field {
 	for location, ids := range eccFields {
 		for i, id := range ids {
@@ -231,7 +231,7 @@ var eccFields = map[abi.MemoryLocation_t][4]uint32{
 	},
 }
 
-// row is the fields of links 0 and 6, from which links 0 to 5 and 6 to 11 are counted.
+// row is the number of the field for link 0 and that for link 6. The fields of links 1 to 5 and 7 to 11 follow them.
 type row struct{ l0, l6 uint32 }
 
 func (r row) at(link uint32) uint32 {
@@ -241,7 +241,7 @@ func (r row) at(link uint32) uint32 {
 	return r.l6 + link - 6
 }
 
-// linkErrorFields count a link's errors of a kind, behind the field for all links together.
+// linkErrorFields count a link's errors of a kind. The key is the field for all links together.
 var linkErrorFields = map[uint32]row{
 	abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL: {
 		abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L6,

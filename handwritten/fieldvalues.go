@@ -9,8 +9,8 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// DeviceGetFieldValues answers many values at once, each with its own return code: INVALID_ARGUMENT for a number that is
-// no field, NOT_SUPPORTED for a field that the profile does not answer. Times are in µs since 1970.
+// DeviceGetFieldValues answers many values in one call, each with its own return code: INVALID_ARGUMENT for a number
+// that is no field, NOT_SUPPORTED for a field that the profile has no value for. Times are in µs since 1970.
 func DeviceGetFieldValues(d *engine.Device, values []abi.FieldValue_t) abi.Return {
 	return fieldValues(d, values, fields()[:])
 }
@@ -32,11 +32,11 @@ func fieldValues(d *engine.Device, values []abi.FieldValue_t, known []field) abi
 	return abi.SUCCESS
 }
 
-// field answers a field: the type of its value, the bits and the return code. The scope is a link, or a part of the
-// board that draws power.
+// field answers a field: the type of its value, the value's bits and the return code. The scope is a link, or a part of
+// the board that draws power.
 type field func(d *engine.Device, scope uint32) (abi.ValueType_t, uint64, abi.Return)
 
-// number makes a field of a function that answers one.
+// number makes a field of a function that answers a number.
 func number[T uint32 | uint64 | int32](get func(d *engine.Device, scope uint32) (T, abi.Return)) field {
 	var kind abi.ValueType_t
 	switch any(T(0)).(type) {
@@ -56,7 +56,7 @@ func number[T uint32 | uint64 | int32](get func(d *engine.Device, scope uint32) 
 	}
 }
 
-// given makes a field of a value of the profile.
+// given makes a field of a value in the profile.
 func given[T uint32 | uint64 | int32](get func(d *engine.Device) profiles.Opt[T]) field {
 	return number(func(d *engine.Device, _ uint32) (T, abi.Return) { return opt(get(d)) })
 }
@@ -75,7 +75,8 @@ type (
 	yesNo = profiles.Opt[bool]
 )
 
-// fields are the fields that a profile can answer, by number. Most programs ask for none, so they wait for the first call.
+// fields are the fields that a profile can answer, by number. The table is made at the first call, since most programs
+// need none.
 var fields = sync.OnceValue(func() *[abi.FI_MAX]field {
 	return numbered(&[abi.FI_MAX]field{
 		abi.FI_DEV_ECC_CURRENT: given(func(d dev) u32 { return mode[uint32](d.ECC.ModeCurrent) }),

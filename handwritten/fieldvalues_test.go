@@ -12,7 +12,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-// ask asks for one field.
+// ask reads one field.
 func ask(t *testing.T, d *engine.Device, id, scope uint32) abi.FieldValue_t {
 	t.Helper()
 	values := []abi.FieldValue_t{{FieldId: id, ScopeId: scope}}
@@ -106,7 +106,7 @@ func TestFieldReturns(t *testing.T) {
 	}
 }
 
-// TestFieldsAtOnce: a field that fails does not keep others from answering, and each carries its time.
+// TestFieldsAtOnce: a field that fails does not stop the others, and each field has its own time.
 func TestFieldsAtOnce(t *testing.T) {
 	d := gpu(t, "")
 	now := time.UnixMicro(1_800_000_000_000_000)
@@ -195,7 +195,7 @@ func TestPowerSmoothingFields(t *testing.T) {
 	}
 }
 
-// TestResetStatusFields: the two fields are older than the recovery action, which took their place in driver 570.
+// TestResetStatusFields: the two fields exist until driver 570, where the recovery action replaced them.
 func TestResetStatusFields(t *testing.T) {
 	const old = "extends: h100\nsystem: {driver_version: 550.163.01}\ndevice_defaults: {recovery_action: "
 	for _, c := range []struct {

@@ -11,7 +11,7 @@ import (
 // DeviceGetName is the product name.
 func DeviceGetName(d *engine.Device) (string, abi.Return) { return opt(d.Name) }
 
-// DeviceGetUUID is the GPU's UUID, GPU- in front.
+// DeviceGetUUID is the GPU's UUID, with the prefix GPU-.
 func DeviceGetUUID(d *engine.Device) (string, abi.Return) { return string(d.UUID), abi.SUCCESS }
 
 // DeviceGetIndex is the GPU's place in the enumeration.
@@ -29,8 +29,8 @@ func DeviceGetBoardPartNumber(d *engine.Device) (string, abi.Return) { return op
 // DeviceGetVbiosVersion is the VBIOS version.
 func DeviceGetVbiosVersion(d *engine.Device) (string, abi.Return) { return opt(d.VBIOSVersion) }
 
-// DeviceGetBoardId is the board's number; without one in the profile domain, bus and device of its address, which is
-// what every captured board has.
+// DeviceGetBoardId is the board's number. If the profile gives none, it is made of domain, bus and device of the GPU's
+// address, as on every captured board.
 func DeviceGetBoardId(d *engine.Device) (uint32, abi.Return) {
 	at := d.PCI.BusID.Value
 	return d.BoardID.Or(at.Domain<<16 | uint32(at.Bus)<<8 | uint32(at.Device)), abi.SUCCESS
@@ -52,7 +52,7 @@ func DeviceGetPdi(d *engine.Device, pdi *abi.Pdi_v1_t) (ret abi.Return) {
 	return ret
 }
 
-// DeviceGetCudaComputeCapability is the numbers before and behind the dot.
+// DeviceGetCudaComputeCapability is the compute capability: the numbers before and after the dot.
 func DeviceGetCudaComputeCapability(d *engine.Device) (int32, int32, abi.Return) {
 	return pair(as[int32](d.ComputeCapability.Major), as[int32](d.ComputeCapability.Minor))
 }
@@ -102,7 +102,7 @@ var architectures = map[string]abi.DeviceArchitecture_t{
 	"blackwell": abi.DEVICE_ARCH_BLACKWELL,
 }
 
-// found answers a device, NOT_FOUND if there is none, GPU_IS_LOST if it was lost when NVML started.
+// found answers a device: NOT_FOUND if it is nil, GPU_IS_LOST if it was lost when NVML started.
 func found(d *engine.Device) (*engine.Device, abi.Return) {
 	if d == nil {
 		return nil, abi.ERROR_NOT_FOUND

@@ -134,7 +134,7 @@ func TestNames(t *testing.T) {
 	} {
 		var allowed []string
 		for choice := range strings.SplitSeq(c.key.Tag.Get("enum"), ",") {
-			name, _, _ := strings.Cut(choice, "=") // other spellings follow
+			name, _, _ := strings.Cut(choice, "=") // other spellings come after it
 			allowed = append(allowed, name)
 		}
 		assert.ElementsMatch(t, allowed, c.names, c.key.Name)

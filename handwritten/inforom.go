@@ -24,13 +24,14 @@ func DeviceGetInforomVersion(d *engine.Device, object abi.InforomObject_t) (stri
 	return opt(objects[object])
 }
 
-// DeviceValidateInforom finds nothing wrong with an InfoROM.
+// DeviceValidateInforom succeeds for every InfoROM.
 func DeviceValidateInforom(d *engine.Device) abi.Return {
 	_, ret := opt(d.InfoROM.ImageVersion)
 	return ret
 }
 
-// DeviceGetLastBBXFlushTime is when the black box was flushed last, in µs since 1970, and how long that took, in µs.
+// DeviceGetLastBBXFlushTime is the time of the black box's last flush, in µs since 1970, and how long the flush took,
+// in µs.
 func DeviceGetLastBBXFlushTime(d *engine.Device) (start, duration uint64, ret abi.Return) {
 	return pair(d.InfoROM.BBXFlushTimestampUS, d.InfoROM.BBXFlushDurationUS)
 }

@@ -1,5 +1,5 @@
-// Package handwritten answers NVML functions: one Go function retires one stub. A function
-// is named like its symbol without the prefix; //nvml:symbol lets one answer several.
+// Package handwritten answers NVML functions. Each Go function retires the stub of the symbol with its name and the
+// prefix nvml. With //nvml:symbol one function can answer several symbols.
 package handwritten
 
 import (
@@ -12,8 +12,8 @@ import (
 //nvml:symbol nvmlInit nvmlInit_v2
 func Init(e *engine.Engine) abi.Return { return InitWithFlags(e, 0) }
 
-// InitWithFlags is Init; INIT_FLAG_NO_GPUS and INIT_FLAG_NO_ATTACH change nothing without
-// a driver. A configuration that cannot be used answers UNKNOWN and says why on stderr.
+// InitWithFlags is Init. INIT_FLAG_NO_GPUS and INIT_FLAG_NO_ATTACH have no effect, since there is no driver. If the
+// configuration cannot be used, it answers UNKNOWN and prints the reason on stderr.
 func InitWithFlags(e *engine.Engine, _ uint32) abi.Return {
 	if err := e.Start(); err != nil {
 		e.Complain(err)
@@ -35,7 +35,8 @@ func DeviceGetCount(s *engine.Snapshot) (uint32, abi.Return) {
 	return uint32(len(s.Devices)), abi.SUCCESS
 }
 
-// DeviceGetHandleByIndex answers INVALID_ARGUMENT beyond the last GPU, GPU_IS_LOST if it was lost when NVML started.
+// DeviceGetHandleByIndex finds a GPU by its index. It answers INVALID_ARGUMENT if there is none, and GPU_IS_LOST if it
+// was lost when NVML started.
 //
 //nvml:symbol nvmlDeviceGetHandleByIndex nvmlDeviceGetHandleByIndex_v2
 func DeviceGetHandleByIndex(s *engine.Snapshot, index uint32) (*engine.Device, abi.Return) {

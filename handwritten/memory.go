@@ -6,8 +6,8 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// frameBuffer divides the memory up. Processes use at least what they list, and what is not reserved, used or said to be
-// free is free.
+// frameBuffer divides the memory into reserved, used and free. At least the memory of the listed processes is used. If
+// the profile does not give the free memory, it is the rest.
 func frameBuffer(d *engine.Device) (m abi.Memory_v2_t, ret abi.Return) {
 	if m.Total, ret = opt(d.Memory.TotalBytes); ret != abi.SUCCESS {
 		return m, ret
@@ -38,7 +38,7 @@ func DeviceGetMemoryInfo(d *engine.Device, memory *abi.Memory_t) abi.Return {
 	return ret
 }
 
-// DeviceGetMemoryInfo_v2 is the memory in bytes; what the driver reserves stands apart.
+// DeviceGetMemoryInfo_v2 is the memory in bytes; what the driver reserves has a field of its own.
 func DeviceGetMemoryInfo_v2(d *engine.Device, memory *abi.Memory_v2_t) abi.Return {
 	m, ret := frameBuffer(d)
 	m.Version = memory.Version
@@ -46,7 +46,7 @@ func DeviceGetMemoryInfo_v2(d *engine.Device, memory *abi.Memory_v2_t) abi.Retur
 	return ret
 }
 
-// portion is a piece of memory with its free part, the rest if the profile gives none.
+// portion is a piece of memory and its free part, which is the rest if the profile does not give it.
 func portion(m profiles.MemoryUse) (abi.Memory_t, abi.Return) {
 	total, ret := opt(m.TotalBytes)
 	used := min(m.UsedBytes.Or(less(total, m.FreeBytes.Or(total))), total)
@@ -72,8 +72,8 @@ func DeviceGetConfComputeProtectedMemoryUsage(d *engine.Device, memory *abi.Memo
 	return ret
 }
 
-// DeviceGetDramEncryptionMode says whether what the memory holds is encrypted, now and after the next reset; on boards
-// that can.
+// DeviceGetDramEncryptionMode says whether the memory is encrypted, now and after the next reset; NOT_SUPPORTED on
+// boards that cannot encrypt it.
 func DeviceGetDramEncryptionMode(d *engine.Device, current, pending *abi.DramEncryptionInfo_v1_t) (ret abi.Return) {
 	m := &d.Memory
 	current.EncryptionState, pending.EncryptionState, ret = pair(

@@ -5,15 +5,15 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-// DeviceGetMigMode is the MIG mode, now and after the next reset; before Ampere there is none.
+// DeviceGetMigMode is the MIG mode, now and after the next reset. Boards before Ampere have none.
 func DeviceGetMigMode(d *engine.Device) (current, pending uint32, ret abi.Return) {
 	return pair(mode[uint32](d.MIG.ModeCurrent), mode[uint32](d.MIG.ModePending))
 }
 
-// DeviceIsMigDeviceHandle is 0: the handle of a whole GPU.
+// DeviceIsMigDeviceHandle is 0, since every handle is of a whole GPU.
 func DeviceIsMigDeviceHandle(*engine.Device) (uint32, abi.Return) { return 0, abi.SUCCESS }
 
-// DeviceGetMaxMigDeviceCount is how many MIG devices the GPU can have; 0 without MIG or while it is off.
+// DeviceGetMaxMigDeviceCount is how many MIG devices the GPU can have; 0 without MIG or while MIG is off.
 func DeviceGetMaxMigDeviceCount(d *engine.Device) (uint32, abi.Return) {
 	if !d.MIG.ModeCurrent.Value {
 		return 0, abi.SUCCESS
@@ -21,8 +21,8 @@ func DeviceGetMaxMigDeviceCount(d *engine.Device) (uint32, abi.Return) {
 	return d.MIG.MaxGPUInstances.Or(0), abi.SUCCESS
 }
 
-// DeviceGetMigDeviceHandleByIndex finds no MIG device: NOT_SUPPORTED while MIG is off, INVALID_ARGUMENT beyond the most
-// that there can be.
+// DeviceGetMigDeviceHandleByIndex finds no MIG device, since there are none. It answers NOT_SUPPORTED while MIG is off,
+// and INVALID_ARGUMENT for an index that no MIG device can have.
 func DeviceGetMigDeviceHandleByIndex(d *engine.Device, index uint32) (*engine.Device, abi.Return) {
 	switch most, _ := DeviceGetMaxMigDeviceCount(d); {
 	case most == 0:

@@ -22,7 +22,8 @@ var computeModes = map[string]abi.ComputeMode_t{
 	"exclusive_process": abi.COMPUTEMODE_EXCLUSIVE_PROCESS,
 }
 
-// DeviceGetDisplayMode says whether a display is attached; DEPRECATED where the profile says so in newer drivers' way.
+// DeviceGetDisplayMode says whether a display is attached; DEPRECATED if the profile gives display.attached, as newer
+// drivers do.
 func DeviceGetDisplayMode(d *engine.Device) (abi.EnableState_t, abi.Return) {
 	if !d.Display.Mode.Valid && d.Display.Attached.Valid {
 		return 0, abi.ERROR_DEPRECATED
@@ -35,7 +36,7 @@ func DeviceGetDisplayActive(d *engine.Device) (abi.EnableState_t, abi.Return) {
 	return opt(mode[abi.EnableState_t](d.Display.Active))
 }
 
-// DeviceGetDriverModel is Windows' driver model, now and after a reset; Linux has none.
+// DeviceGetDriverModel is Windows' driver model, now and after a reset. Boards on Linux have none.
 //
 //nvml:symbol nvmlDeviceGetDriverModel nvmlDeviceGetDriverModel_v2
 func DeviceGetDriverModel(d *engine.Device) (current, pending abi.DriverModel_t, ret abi.Return) {
@@ -48,7 +49,7 @@ var driverModels = map[string]abi.DriverModel_t{
 	"mcdm": abi.DRIVER_MCDM,
 }
 
-// DeviceGetGpuOperationMode is the operation mode, now and after a reset; not on Grace and Blackwell.
+// DeviceGetGpuOperationMode is the operation mode, now and after a reset; Grace and Blackwell boards have none.
 func DeviceGetGpuOperationMode(d *engine.Device) (current, pending abi.GpuOperationMode_t, ret abi.Return) {
 	return pair(named(d.GPUOperationMode.Current, operationModes), named(d.GPUOperationMode.Pending, operationModes))
 }
@@ -81,7 +82,8 @@ var addressingModes = map[string]abi.DeviceAddressingModeType_t{
 	"ats":  abi.DEVICE_ADDRESSING_MODE_ATS,
 }
 
-// DeviceGetC2cModeInfoV says whether the NVLink-C2C link to the CPU is in use: the device's mode, or else the board's.
+// DeviceGetC2cModeInfoV says whether the NVLink-C2C link to the CPU is in use. The device's mode decides, or else the
+// board's.
 func DeviceGetC2cModeInfoV(d *engine.Device, info *abi.C2cModeInfo_v1_t) (ret abi.Return) {
 	if d.C2CMode.Valid {
 		info.IsC2cEnabled, ret = opt(mode[uint32](d.C2CMode))

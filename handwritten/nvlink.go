@@ -5,7 +5,8 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-// nvlink is a link of the device; NOT_SUPPORTED without links, INVALID_ARGUMENT beyond the last, as real boards answer.
+// nvlink finds a link of the device: NOT_SUPPORTED if it has no links, INVALID_ARGUMENT after its last one, as on real
+// boards.
 func nvlink(d *engine.Device, number uint32) (engine.Link, abi.Return) {
 	link, ok := d.Link(number)
 	switch {
@@ -35,7 +36,7 @@ func DeviceGetNvLinkVersion(d *engine.Device, number uint32) (uint32, abi.Return
 	return uint32(version), abi.SUCCESS
 }
 
-// linkVersions are the versions by generation. The third answers 3.1 on A100 and RTX 3090 (open-mpi/hwloc#658).
+// linkVersions are the versions by generation. Generation 3 is version 3.1 on A100 and RTX 3090 (open-mpi/hwloc#658).
 var linkVersions = map[uint32]abi.NvlinkVersion_t{
 	1: abi.NVLINK_VERSION_1_0,
 	2: abi.NVLINK_VERSION_2_0,
@@ -45,9 +46,9 @@ var linkVersions = map[uint32]abi.NvlinkVersion_t{
 	6: abi.NVLINK_VERSION_6_0,
 }
 
-// DeviceGetNvLinkRemotePciInfo is the address of a link's far end, and its device id where that is a GPU of this node.
-// Beyond the last link it answers NOT_SUPPORTED, up to the highest number that any GPU has: topo -m of nvidia-smi asks
-// for 18 links of an A100, which has 12, and gives up after INVALID_ARGUMENT.
+// DeviceGetNvLinkRemotePciInfo is the address of a link's far end, and its device id if it is a GPU of this node. For
+// numbers between the device's last link and the highest of any GPU it answers NOT_SUPPORTED: topo -m of nvidia-smi
+// asks an A100, which has 12 links, for 18, and gives up after INVALID_ARGUMENT.
 //
 //nvml:symbol nvmlDeviceGetNvLinkRemotePciInfo nvmlDeviceGetNvLinkRemotePciInfo_v2
 func DeviceGetNvLinkRemotePciInfo(d *engine.Device, number uint32, pci *abi.PciInfo_t) abi.Return {
@@ -65,13 +66,13 @@ func DeviceGetNvLinkRemotePciInfo(d *engine.Device, number uint32, pci *abi.PciI
 	return address(pci, link.BusID, device, 0)
 }
 
-// DeviceGetNvLinkRemoteDeviceType is what a link's far end is.
+// DeviceGetNvLinkRemoteDeviceType is the kind of device at a link's far end.
 func DeviceGetNvLinkRemoteDeviceType(d *engine.Device, number uint32) (abi.IntNvLinkDeviceType_t, abi.Return) {
 	link, ret := nvlink(d, number)
 	return link.Remote, ret
 }
 
-// DeviceGetNvLinkCapability says whether a link that is up can do something: everything but SLI.
+// DeviceGetNvLinkCapability says whether a link has a capability. A link that is up has all of them but SLI.
 func DeviceGetNvLinkCapability(d *engine.Device, number uint32, capability abi.NvLinkCapability_t) (uint32, abi.Return) {
 	if capability >= abi.NVLINK_CAP_COUNT {
 		return 0, abi.ERROR_INVALID_ARGUMENT

@@ -6,7 +6,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// retirement is the pages retired for a cause, INVALID_ARGUMENT for an unknown one.
+// retirement is the pages retired for a cause; INVALID_ARGUMENT for an unknown cause.
 func retirement(d *engine.Device, cause abi.PageRetirementCause_t) (*profiles.Retirement, abi.Return) {
 	r := &d.RetiredPages.SingleBitRetirement
 	switch cause {
@@ -22,8 +22,8 @@ func retirement(d *engine.Device, cause abi.PageRetirementCause_t) (*profiles.Re
 	return r, abi.SUCCESS
 }
 
-// DeviceGetRetiredPages lists the addresses of the pages retired for a cause; before Ampere. A page whose address the
-// profile does not give is at 0.
+// DeviceGetRetiredPages lists the addresses of the pages retired for a cause; before Ampere. If the profile does not
+// give a page's address, it is 0.
 func DeviceGetRetiredPages(d *engine.Device, cause abi.PageRetirementCause_t) ([]uint64, abi.Return) {
 	r, ret := retirement(d, cause)
 	if ret != abi.SUCCESS {
@@ -36,7 +36,8 @@ func DeviceGetRetiredPages(d *engine.Device, cause abi.PageRetirementCause_t) ([
 	return pages, abi.SUCCESS
 }
 
-// DeviceGetRetiredPages_v2 is DeviceGetRetiredPages with the times of retirement, which no profile knows: 0.
+// DeviceGetRetiredPages_v2 is DeviceGetRetiredPages with the times of retirement, which are 0, since no profile gives
+// them.
 func DeviceGetRetiredPages_v2(d *engine.Device, cause abi.PageRetirementCause_t) (pages, times []uint64, ret abi.Return) {
 	pages, ret = DeviceGetRetiredPages(d, cause)
 	return pages, make([]uint64, len(pages)), ret

@@ -9,8 +9,9 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// DeviceGetHandleByPciBusId finds a GPU by its address: domain:bus:device.function, in any width and either case, without
-// the function or without the domain. Another form answers INVALID_ARGUMENT, another address NOT_FOUND.
+// DeviceGetHandleByPciBusId finds a GPU by its address: domain:bus:device.function, with any number of digits, in
+// either case, and also without the function or the domain. It answers INVALID_ARGUMENT for text of another form, and
+// NOT_FOUND if no GPU has the address.
 //
 //nvml:symbol nvmlDeviceGetHandleByPciBusId nvmlDeviceGetHandleByPciBusId_v2
 func DeviceGetHandleByPciBusId(s *engine.Snapshot, busID string) (*engine.Device, abi.Return) {
@@ -48,7 +49,8 @@ func parseBusID(s string) (id profiles.BusID, ok bool) {
 	return id, ok
 }
 
-// DeviceGetPciInfo is the GPU's PCI identity. busIdLegacy has 4 digits of domain, busId 8; older names end before it.
+// DeviceGetPciInfo is the GPU's PCI identity. The domain has 4 digits in busIdLegacy and 8 in busId. The older symbols
+// have a struct that ends before busId.
 //
 //nvml:symbol nvmlDeviceGetPciInfo nvmlDeviceGetPciInfo_v2 nvmlDeviceGetPciInfo_v3
 func DeviceGetPciInfo(d *engine.Device, pci *abi.PciInfo_t) abi.Return {
@@ -85,12 +87,12 @@ func DeviceGetCurrPcieLinkGeneration(d *engine.Device) (uint32, abi.Return) {
 	return opt(d.PCIe.CurrentLinkGen)
 }
 
-// DeviceGetMaxPcieLinkGeneration is the highest generation that GPU and system reach together.
+// DeviceGetMaxPcieLinkGeneration is the highest generation that GPU and system can reach together.
 func DeviceGetMaxPcieLinkGeneration(d *engine.Device) (uint32, abi.Return) {
 	return opt(d.PCIe.MaxLinkGen)
 }
 
-// DeviceGetGpuMaxPcieLinkGeneration is the highest generation that the GPU reaches.
+// DeviceGetGpuMaxPcieLinkGeneration is the highest generation that the GPU can reach.
 func DeviceGetGpuMaxPcieLinkGeneration(d *engine.Device) (uint32, abi.Return) {
 	return opt(d.PCIe.MaxDeviceLinkGen)
 }
@@ -105,7 +107,7 @@ func DeviceGetMaxPcieLinkWidth(d *engine.Device) (uint32, abi.Return) {
 	return opt(d.PCIe.MaxLinkWidth)
 }
 
-// DeviceGetPcieLinkMaxSpeed is the link's highest speed as PCIE_LINK_MAX_SPEED_*, which number the generations.
+// DeviceGetPcieLinkMaxSpeed is the link's highest speed as PCIE_LINK_MAX_SPEED_*, one constant for each generation.
 func DeviceGetPcieLinkMaxSpeed(d *engine.Device) (uint32, abi.Return) {
 	gen, ret := opt(d.PCIe.MaxLinkGen)
 	if ret == abi.SUCCESS && gen > abi.PCIE_LINK_MAX_SPEED_64000MBPS {
@@ -114,7 +116,7 @@ func DeviceGetPcieLinkMaxSpeed(d *engine.Device) (uint32, abi.Return) {
 	return gen, ret
 }
 
-// DeviceGetPcieSpeed is the link's speed now, in MT/s a lane, which NVML calls Mbps.
+// DeviceGetPcieSpeed is the link's present speed, in MT/s per lane, which NVML calls Mbps.
 func DeviceGetPcieSpeed(d *engine.Device) (uint32, abi.Return) {
 	gen, ret := opt(d.PCIe.CurrentLinkGen)
 	if ret != abi.SUCCESS {
@@ -126,7 +128,7 @@ func DeviceGetPcieSpeed(d *engine.Device) (uint32, abi.Return) {
 	return pcieSpeeds[gen], abi.SUCCESS
 }
 
-// pcieSpeeds are the speeds of the generations, in MT/s a lane.
+// pcieSpeeds are the speeds of the generations, in MT/s per lane.
 var pcieSpeeds = [...]uint32{0, 2500, 5000, 8000, 16000, 32000, 64000}
 
 // DeviceGetPcieReplayCounter counts link replays.

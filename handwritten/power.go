@@ -12,7 +12,7 @@ func DeviceGetPowerUsage(d *engine.Device) (uint32, abi.Return) { return opt(d.R
 // DeviceGetTotalEnergyConsumption is the energy used since the driver was loaded, in mJ.
 func DeviceGetTotalEnergyConsumption(d *engine.Device) (uint64, abi.Return) { return opt(d.Energy()) }
 
-// requestedLimit is the power limit that was asked for, the one in force if none was.
+// requestedLimit is the power limit that was requested, or the enforced one if none was.
 func requestedLimit(requested, enforced profiles.Opt[uint32]) profiles.Opt[uint32] {
 	if requested.Valid {
 		return requested
@@ -20,7 +20,7 @@ func requestedLimit(requested, enforced profiles.Opt[uint32]) profiles.Opt[uint3
 	return enforced
 }
 
-// DeviceGetPowerManagementLimit is the power limit that was asked for, in mW.
+// DeviceGetPowerManagementLimit is the power limit that was requested, in mW.
 func DeviceGetPowerManagementLimit(d *engine.Device) (uint32, abi.Return) {
 	return opt(requestedLimit(d.Power.RequestedLimitMW, d.Power.EnforcedLimitMW))
 }
@@ -40,7 +40,8 @@ func DeviceGetPowerManagementLimitConstraints(d *engine.Device) (least, most uin
 	return pair(d.Power.MinLimitMW, d.Power.MaxLimitMW)
 }
 
-// DeviceGetPowerManagementMode says whether power is limited: the mode, or else whether that is supported at all.
+// DeviceGetPowerManagementMode says whether power is limited. If the profile gives no mode, it says whether the board
+// can do it.
 func DeviceGetPowerManagementMode(d *engine.Device) (abi.EnableState_t, abi.Return) {
 	if d.Power.ManagementMode.Valid {
 		return opt(mode[abi.EnableState_t](d.Power.ManagementMode))
@@ -51,7 +52,8 @@ func DeviceGetPowerManagementMode(d *engine.Device) (abi.EnableState_t, abi.Retu
 	return abi.FEATURE_ENABLED, abi.SUCCESS
 }
 
-// withoutPowerState is the first driver branch whose captures show DEPRECATED for DeviceGetPowerState; those of 580 do not.
+// withoutPowerState is the first driver branch whose captures show DEPRECATED for DeviceGetPowerState; captures of 580
+// do not.
 const withoutPowerState = 595
 
 // DeviceGetPowerState is the P-state, under the older name; DEPRECATED from driver 595 on.

@@ -8,7 +8,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// Kinds of processes, as the profile writes them: C, G or C+G, and C if it says nothing.
+// Kinds of processes, as in the profile: C, G or C+G. The default is C.
 const (
 	computing = "C"
 	drawing   = "G"
@@ -47,7 +47,7 @@ func usedMemory(p *profiles.Process) uint64 {
 	return ^uint64(0)
 }
 
-// v1 leaves out what the first nvmlProcessInfo_t had no room for.
+// v1 removes the fields that the first nvmlProcessInfo_t does not have.
 func v1(list []abi.ProcessInfo_v2_t) []abi.ProcessInfo_v1_t {
 	short := make([]abi.ProcessInfo_v1_t, len(list))
 	for i, p := range list {
@@ -56,31 +56,33 @@ func v1(list []abi.ProcessInfo_v2_t) []abi.ProcessInfo_v1_t {
 	return short
 }
 
-// DeviceGetComputeRunningProcesses lists the processes that compute: pid and memory in bytes, 16 bytes each.
+// DeviceGetComputeRunningProcesses lists the compute processes: pid and memory in bytes, 16 bytes each.
 func DeviceGetComputeRunningProcesses(d *engine.Device) ([]abi.ProcessInfo_v1_t, abi.Return) {
 	return v1(processes(d, computing)), abi.SUCCESS
 }
 
-// DeviceGetComputeRunningProcesses_v2 lists the processes that compute; outside MIG their instances are 0xffffffff.
+// DeviceGetComputeRunningProcesses_v2 lists the compute processes. Their instance ids are 0xffffffff, since they are
+// not on MIG devices.
 //
 //nvml:symbol nvmlDeviceGetComputeRunningProcesses_v2 nvmlDeviceGetComputeRunningProcesses_v3
 func DeviceGetComputeRunningProcesses_v2(d *engine.Device) ([]abi.ProcessInfo_v2_t, abi.Return) {
 	return processes(d, computing), abi.SUCCESS
 }
 
-// DeviceGetGraphicsRunningProcesses lists the processes that draw: pid and memory in bytes, 16 bytes each.
+// DeviceGetGraphicsRunningProcesses lists the graphics processes: pid and memory in bytes, 16 bytes each.
 func DeviceGetGraphicsRunningProcesses(d *engine.Device) ([]abi.ProcessInfo_v1_t, abi.Return) {
 	return v1(processes(d, drawing)), abi.SUCCESS
 }
 
-// DeviceGetGraphicsRunningProcesses_v2 lists the processes that draw; outside MIG their instances are 0xffffffff.
+// DeviceGetGraphicsRunningProcesses_v2 lists the graphics processes. Their instance ids are 0xffffffff, since they are
+// not on MIG devices.
 //
 //nvml:symbol nvmlDeviceGetGraphicsRunningProcesses_v2 nvmlDeviceGetGraphicsRunningProcesses_v3
 func DeviceGetGraphicsRunningProcesses_v2(d *engine.Device) ([]abi.ProcessInfo_v2_t, abi.Return) {
 	return processes(d, drawing), abi.SUCCESS
 }
 
-// DeviceGetMPSComputeRunningProcesses lists no process: no profile has clients of a Multi-Process Service.
+// DeviceGetMPSComputeRunningProcesses answers an empty list, since no profile has clients of the Multi-Process Service.
 func DeviceGetMPSComputeRunningProcesses(*engine.Device) ([]abi.ProcessInfo_v1_t, abi.Return) {
 	return nil, abi.SUCCESS
 }
@@ -92,8 +94,9 @@ func DeviceGetMPSComputeRunningProcesses_v2(*engine.Device) ([]abi.ProcessInfo_v
 	return nil, abi.SUCCESS
 }
 
-// DeviceGetProcessUtilization is one sample a process: its use of SMs, memory, encoders and decoders in percent, taken
-// at the last full second, in µs since 1970. NOT_FOUND if no process uses any, or that second was seen before.
+// DeviceGetProcessUtilization is one sample for each process: its use of SMs, memory, encoders and decoders in percent,
+// taken at the last full second. Times are in µs since 1970. It answers NOT_FOUND if no process uses any, or if the
+// sample is not newer than lastSeen.
 func DeviceGetProcessUtilization(d *engine.Device, lastSeen uint64) ([]abi.ProcessUtilizationSample_t, abi.Return) {
 	var list []abi.ProcessUtilizationSample_t
 	now := uint64(d.Snapshot().Now().Unix()) * 1e6

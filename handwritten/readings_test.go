@@ -11,7 +11,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-// TestMemoryAgrees: used + free = total in version 1; version 2 tells what is reserved apart.
+// TestMemoryAgrees: used + free = total in version 1, and version 2 counts the reserved memory separately.
 func TestMemoryAgrees(t *testing.T) {
 	for name, c := range map[string]struct {
 		memory               string
@@ -111,7 +111,8 @@ func TestClocks(t *testing.T) {
 	refuses(t, abi.ERROR_NOT_SUPPORTED)(DeviceGetSupportedGraphicsClocks(gpu(t, bare), 2619))
 }
 
-// TestDeprecated: applications clocks go with driver 590, the display mode where the profile says that one is attached.
+// TestDeprecated: applications clocks are deprecated from driver 590 on, and the display mode if the profile gives
+// display.attached.
 func TestDeprecated(t *testing.T) {
 	refuses(t, abi.ERROR_DEPRECATED)(DeviceGetDisplayMode(gpu(t, "")))
 	answers(t, abi.FEATURE_DISABLED)(DeviceGetDisplayMode(gpu(t, "devices: [{display: {mode: disabled}}]\n")))

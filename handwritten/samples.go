@@ -8,11 +8,11 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// sampled is how many samples are kept, one for each full second. Drivers keep about as many and take them more often.
+// sampled is the number of samples, one for each full second. Drivers keep about as many but take them more often.
 const sampled = 100
 
-// DeviceGetSamples lists the samples of a reading that were taken after a time in µs since 1970: power in mW, loads in
-// percent, clocks in MHz. NOT_FOUND if there are none since then.
+// DeviceGetSamples lists the samples of a reading that are newer than a time in µs since 1970: power in mW, loads in
+// percent, clocks in MHz. It answers NOT_FOUND if there are none.
 func DeviceGetSamples(d *engine.Device, kind abi.SamplingType_t, lastSeen uint64) (abi.ValueType_t, []abi.Sample_t, abi.Return) {
 	if kind >= abi.SAMPLINGTYPE_COUNT {
 		return 0, nil, abi.ERROR_INVALID_ARGUMENT

@@ -9,9 +9,9 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-// The entries of nvidia-smi's unnamed table. What is known of their arguments stands in slots.h.
+// These are the entries of nvidia-smi's unnamed table. slots.h says what is known of their arguments.
 
-// InternalSlot12 takes a bus id apart: domain, bus, device and function; INVALID_ARGUMENT for anything else.
+// InternalSlot12 parses a bus id into domain, bus, device and function. Any other text is an INVALID_ARGUMENT.
 func InternalSlot12(_ *engine.Snapshot, busID string) (domain, bus, device, function uint32, ret abi.Return) {
 	id, ok := parseBusID(busID)
 	if !ok {
@@ -30,7 +30,7 @@ func InternalSlot75(s *engine.Snapshot, index uint32) (domain, bus, device uint3
 	return id.Domain, uint32(id.Bus), uint32(id.Device), ret
 }
 
-// InternalSlot23 is the level of the path between two PCI devices. A device that is no GPU is found by its host bridge.
+// InternalSlot23 is the level of the path between two PCI devices. For a device that is no GPU its host bridge decides.
 func InternalSlot23(s *engine.Snapshot, busID1, busID2 string) (uint32, abi.Return) {
 	a, ok1 := parseBusID(busID1)
 	b, ok2 := parseBusID(busID2)
@@ -41,7 +41,7 @@ func InternalSlot23(s *engine.Snapshot, busID1, busID2 string) (uint32, abi.Retu
 	return uint32(slices.Index(smiLevels, max(level, abi.TOPOLOGY_SINGLE))), abi.SUCCESS
 }
 
-// smiLevels are the levels as nvidia-smi numbers them: PIX, PXB, PHB, NODE and SYS.
+// smiLevels are the levels in the order of nvidia-smi's numbers: PIX, PXB, PHB, NODE and SYS.
 var smiLevels = []abi.GpuTopologyLevel_t{
 	abi.TOPOLOGY_SINGLE, abi.TOPOLOGY_MULTIPLE, abi.TOPOLOGY_HOSTBRIDGE, abi.TOPOLOGY_NODE, abi.TOPOLOGY_SYSTEM,
 }
@@ -51,7 +51,7 @@ func InternalSlot65(d *engine.Device) (abi.DeviceArchitecture_t, abi.Return) {
 	return DeviceGetArchitecture(d)
 }
 
-// InternalSlot72 lets dmon and pmon watch every GPU.
+// InternalSlot72 lets dmon and pmon monitor every GPU.
 //
 //nvml:symbol nvmlInternalSlot72 nvmlInternalSlot139
 func InternalSlot72(*engine.Device) (uint32, abi.Return) { return 1, abi.SUCCESS }
@@ -59,8 +59,8 @@ func InternalSlot72(*engine.Device) (uint32, abi.Return) { return 1, abi.SUCCESS
 // InternalSlot108 is the power limit in force, in mW.
 func InternalSlot108(d *engine.Device) (uint32, abi.Return) { return DeviceGetEnforcedPowerLimit(d) }
 
-// InternalSlot138 is 0, no thermal violation, while software and hardware do not slow the clocks down for heat. Any other
-// number would be printed as 0 too, so that there is none: NOT_SUPPORTED, which is printed as a dash.
+// InternalSlot138 is 0, which means no thermal violation, while no thermal slowdown is in force. During one it answers
+// NOT_SUPPORTED, which is printed as a dash, since nvidia-smi prints any number as 0.
 func InternalSlot138(d *engine.Device) (uint32, abi.Return) {
 	const heat = simulate.SWThermalSlowdown | simulate.HWThermalSlowdown
 	r := d.Readings()
@@ -70,11 +70,11 @@ func InternalSlot138(d *engine.Device) (uint32, abi.Return) {
 	return 0, abi.SUCCESS
 }
 
-// Where the loads of a process stand among the samples, which old programs take to be 328 bytes long and new ones 488.
-// Each reads a first sample that suits both; behind it, old ones must read their own samples and nothing of the new
-// ones', and the other way round. In samples 3 to 15 of the one kind and 7 to 19 of the other no load begins where one of
-// the other kind does. What a program then reads in between is a 0, or a 0 for a process whose number is a percentage,
-// as long as no two loads are 8 bytes apart, which the choice among these numbers makes sure of.
+// These constants place the loads of a process among the samples. Old programs read samples of 328 bytes, new ones
+// samples of 488 bytes, and both read the same buffer. The first sample suits both. After it, samples 3 to 15 of one
+// size and 7 to 19 of the other do not overlap, so each program reads its own loads there. From the other program's
+// samples it reads zeros, or a 0 for a pid that is a percentage. That requires that no two loads are 8 bytes apart, and
+// these numbers are chosen so.
 const (
 	oldSample, newSample = 328, 488
 	sampleCount          = 20
@@ -109,10 +109,10 @@ func InternalSlot145(d *engine.Device, _ uint64, count *abi.InternalCount_t, sam
 	return uint32(abi.VALUE_TYPE_UNSIGNED_INT), abi.SUCCESS
 }
 
-// InternalSlot157 counts no process.
+// InternalSlot157 answers that there are no processes.
 func InternalSlot157(*engine.Device) (uint32, abi.Return) { return 0, abi.SUCCESS }
 
-// internalFields are the fields that nvidia-smi alone knows, by number, which changed with driver 460.
+// internalFields are the fields that only nvidia-smi knows, by number. Driver 460 changed the numbers.
 func internalFields(d *engine.Device) []field {
 	if b := d.Snapshot().Branch; 0 < b && b < 460 {
 		return []field{1: number(switchLinks), 2: nil}
@@ -120,8 +120,8 @@ func internalFields(d *engine.Device) []field {
 	return []field{2: number(lanes)}
 }
 
-// lanes is the number of a link's pairs of wires in each direction, which NVIDIA's papers on the architectures from Volta
-// to Blackwell give for each generation.
+// lanes is the number of a link's lanes in each direction. NVIDIA's papers on the architectures from Volta to Blackwell
+// give it for each generation.
 func lanes(d dev, number uint32) (uint32, abi.Return) {
 	if _, ret := nvlink(d, number); ret != abi.SUCCESS {
 		return 0, ret
@@ -129,7 +129,7 @@ func lanes(d dev, number uint32) (uint32, abi.Return) {
 	return nonzero(map[uint32]uint32{1: 8, 2: 8, 3: 4, 4: 2, 5: 2}[d.Snapshot().Board.NVLink.Version.Value])
 }
 
-// InternalSlot165 is DeviceGetFieldValues for fields that nvidia-smi alone knows.
+// InternalSlot165 is DeviceGetFieldValues for fields that only nvidia-smi knows.
 func InternalSlot165(d *engine.Device, values []abi.FieldValue_t) abi.Return {
 	return fieldValues(d, values, internalFields(d))
 }
@@ -153,7 +153,7 @@ func InternalSlot208(d *engine.Device, link uint32, counter abi.NvLinkErrorCount
 // InternalSlot211 is the version of the GPU System Processor's firmware.
 func InternalSlot211(d *engine.Device) (string, abi.Return) { return DeviceGetGspFirmwareVersion(d) }
 
-// withNames lists the device's processes of a kind with the paths of their programs, which are cut off after 4095 bytes.
+// withNames lists the device's processes of a kind with the paths of their programs, which are cut after 4095 bytes.
 func withNames(d *engine.Device, kind string) ([]abi.InternalProcess_t, abi.Return) {
 	var list []abi.InternalProcess_t
 	for _, p := range ofKind(d, kind) {
@@ -169,17 +169,17 @@ func withNames(d *engine.Device, kind string) ([]abi.InternalProcess_t, abi.Retu
 	return list, abi.SUCCESS
 }
 
-// InternalSlot213 lists the processes that compute.
+// InternalSlot213 lists the compute processes.
 func InternalSlot213(d *engine.Device) ([]abi.InternalProcess_t, abi.Return) {
 	return withNames(d, computing)
 }
 
-// InternalSlot214 lists no process: no profile has clients of a Multi-Process Service.
+// InternalSlot214 answers an empty list, since no profile has clients of the Multi-Process Service.
 func InternalSlot214(*engine.Device) ([]abi.InternalProcess_t, abi.Return) {
 	return nil, abi.SUCCESS
 }
 
-// InternalSlot215 lists the processes that draw.
+// InternalSlot215 lists the graphics processes.
 func InternalSlot215(d *engine.Device) ([]abi.InternalProcess_t, abi.Return) {
 	return withNames(d, drawing)
 }
@@ -194,7 +194,7 @@ func InternalSlot226(d *engine.Device, caps *abi.InternalAtomicCaps_t) abi.Retur
 	return abi.SUCCESS
 }
 
-// InternalSlot230 is the highest PCIe generation that the host reaches; it does not follow from the GPU's.
+// InternalSlot230 is the highest PCIe generation of the host. It cannot be derived from the GPU's.
 func InternalSlot230(d *engine.Device) (uint32, abi.Return) { return opt(d.PCIe.MaxHostLinkGen) }
 
 // InternalSlot231 is the chip's part number.

@@ -75,7 +75,7 @@ topology: {root_complexes: [
 		{"0000:53:00.0", "0000:64:00.0", 2},
 		{"00000000:53:00.0", "0000:75:00.0", 3},
 		{"0000:53:00.0", "0000:86:00.0", 4},
-		{"0000:53:00.0", "0000:97:00.0", 4}, // below no bridge that the profile knows
+		{"0000:53:00.0", "0000:97:00.0", 4}, // the profile has no bridge above them
 		{nic, "0000:53:00.0", 2},
 		{"0000:75:00.0", nic, 3},
 		{"0000:11:00.0", "0000:53:00.0", 4},
@@ -117,13 +117,13 @@ func TestSlotsOfProcesses(t *testing.T) {
 	answers(t, []abi.InternalProcess_t(nil))(InternalSlot214(d))
 }
 
-// TestSlot145: programs that take samples to be shorter than others do read the same loads.
+// TestSlot145: programs with the short and with the long samples read the same loads.
 func TestSlot145(t *testing.T) {
 	load := func(i, part int) uint32 { return uint32(10*i + part + 1) }
 	var profile strings.Builder
 	profile.WriteString("devices: [{processes: [")
 	for i := range 9 {
-		// pids that are loads at the same time, so that one taken for the other would count
+		// These pids are also valid loads, so that a program which confused the two would count wrong.
 		fmt.Fprintf(&profile, "{pid: %d, sm_util: %d, mem_util: %d, enc_util: %d, dec_util: %d},",
 			20*load(i, 0), load(i, 0), load(i, 1), load(i, 2), load(i, 3))
 	}
@@ -187,7 +187,7 @@ func TestSlot165(t *testing.T) {
 	assert.Equal(t, abi.ERROR_NOT_SUPPORTED, values[2].NvmlReturn)
 	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, values[3].NvmlReturn)
 
-	// 450 had other numbers.
+	// Driver 450 had other numbers.
 	values = []abi.FieldValue_t{{FieldId: 1}, {FieldId: 2}}
 	assert.Equal(t, abi.SUCCESS, InternalSlot165(gpu(t, "extends: h100\nsystem: {driver_version: 450.248.02}\n"), values))
 	assert.Equal(t, abi.SUCCESS, values[0].NvmlReturn)

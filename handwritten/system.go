@@ -24,7 +24,7 @@ func SystemGetCudaDriverVersion(s *engine.Snapshot) (int32, abi.Return) {
 	return int32(major*1000 + minor*10), ret
 }
 
-// SystemGetProcessName is the path of a configured process's program; NOT_FOUND for any other process.
+// SystemGetProcessName is the path of the program of a process in the profile; NOT_FOUND for any other process.
 func SystemGetProcessName(s *engine.Snapshot, pid uint32) (string, abi.Return) {
 	for _, d := range s.Devices {
 		for _, p := range d.Processes {
@@ -48,13 +48,13 @@ func GetExcludedDeviceInfoByIndex(*engine.Snapshot, uint32, *abi.ExcludedDeviceI
 	return abi.ERROR_INVALID_ARGUMENT
 }
 
-// UnitGetCount is 0: there is no S-class unit.
+// UnitGetCount is 0, since there are no S-class units.
 func UnitGetCount(*engine.Snapshot) (uint32, abi.Return) { return 0, abi.SUCCESS }
 
-// SystemGetHicVersion lists nothing: host interface cards belong to S-class units.
+// SystemGetHicVersion answers an empty list, since only S-class units have host interface cards.
 func SystemGetHicVersion(*engine.Snapshot) ([]abi.HwbcEntry_t, abi.Return) { return nil, abi.SUCCESS }
 
-// SystemGetConfComputeState is confidential computing switched off; NOT_SUPPORTED where no GPU has protected memory.
+// SystemGetConfComputeState says that confidential computing is off; NOT_SUPPORTED if no GPU has protected memory.
 func SystemGetConfComputeState(s *engine.Snapshot, state *abi.ConfComputeSystemState_t) abi.Return {
 	*state = abi.ConfComputeSystemState_t{
 		Environment:  abi.CC_SYSTEM_ENVIRONMENT_UNAVAILABLE,

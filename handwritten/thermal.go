@@ -6,7 +6,9 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// DeviceGetTemperature is the GPU's temperature, in °C. The profile has no reading of its hottest spot: NOT_SUPPORTED.
+// DeviceGetTemperature is the GPU's temperature, in °C. TEMPERATURE_GPU_MAX is NOT_SUPPORTED, since no profile has that
+// reading.
+// have them.
 func DeviceGetTemperature(d *engine.Device, sensor abi.TemperatureSensors_t) (uint32, abi.Return) {
 	switch sensor {
 	case abi.TEMPERATURE_GPU:
@@ -24,8 +26,8 @@ func DeviceGetTemperatureV(d *engine.Device, t *abi.Temperature_v1_t) abi.Return
 	return ret
 }
 
-// DeviceGetTemperatureThreshold is a threshold in °C. Data-centre boards since Ada have none of them but T.Limit ones,
-// which DeviceGetFieldValues answers.
+// DeviceGetTemperatureThreshold is a threshold in °C. Data-centre boards since Ada only have T.Limit thresholds, which
+// DeviceGetFieldValues answers.
 func DeviceGetTemperatureThreshold(d *engine.Device, threshold abi.TemperatureThresholds_t) (uint32, abi.Return) {
 	thresholds := [abi.TEMPERATURE_THRESHOLD_COUNT]profiles.Opt[int32]{
 		abi.TEMPERATURE_THRESHOLD_SHUTDOWN:      d.Thermal.ShutdownThresholdC,
@@ -64,7 +66,7 @@ func DeviceGetFanSpeed(d *engine.Device) (uint32, abi.Return) {
 	return opt(as[uint32](d.Fan.SpeedPercent))
 }
 
-// fan answers a fan's number, INVALID_ARGUMENT beyond the last fan and NOT_SUPPORTED without any.
+// fan answers a fan's number: INVALID_ARGUMENT if there is no such fan, NOT_SUPPORTED if there are no fans.
 func fan(d *engine.Device, number uint32, value profiles.Opt[profiles.Percent]) (uint32, abi.Return) {
 	if n := fans(d).Or(0); n > 0 && number >= n {
 		return 0, abi.ERROR_INVALID_ARGUMENT
@@ -72,12 +74,12 @@ func fan(d *engine.Device, number uint32, value profiles.Opt[profiles.Percent]) 
 	return opt(as[uint32](value))
 }
 
-// DeviceGetFanSpeed_v2 is one fan's speed, in percent of the highest; INVALID_ARGUMENT beyond the last fan.
+// DeviceGetFanSpeed_v2 is one fan's speed, in percent of the highest; INVALID_ARGUMENT if there is no such fan.
 func DeviceGetFanSpeed_v2(d *engine.Device, number uint32) (uint32, abi.Return) {
 	return fan(d, number, d.Fan.SpeedPercent)
 }
 
-// DeviceGetTargetFanSpeed is the speed that a fan aims at, in percent of the highest.
+// DeviceGetTargetFanSpeed is the target speed of a fan, in percent of the highest.
 func DeviceGetTargetFanSpeed(d *engine.Device, number uint32) (uint32, abi.Return) {
 	return fan(d, number, d.Fan.TargetSpeedPercent)
 }

@@ -17,7 +17,7 @@ var topologyLevels = map[string]abi.GpuTopologyLevel_t{
 	"system":     abi.TOPOLOGY_SYSTEM,
 }
 
-// hostBridge is the PCI host bridge above an address, nil if the profile does not say.
+// hostBridge is the PCI host bridge above an address; nil if the profile does not tell.
 func hostBridge(board *profiles.Board, id profiles.BusID) *profiles.RootComplex {
 	complexes := board.Topology.RootComplexes
 	for i := range complexes {
@@ -28,13 +28,13 @@ func hostBridge(board *profiles.Board, id profiles.BusID) *profiles.RootComplex 
 	return nil
 }
 
-// rootComplex is the PCI host bridge that the device is below, nil if the profile does not say.
+// rootComplex is the PCI host bridge above the device; nil if the profile does not tell.
 func rootComplex(d *engine.Device) *profiles.RootComplex {
 	return hostBridge(d.Snapshot().Board, d.PCI.BusID.Value)
 }
 
-// across is the level of the path between what two host bridges have below them: byDefault where the profile knows no
-// bridge or only one, and SYSTEM, the longest, where it says nothing at all.
+// across is the level of the path between devices below two host bridges. byDefault is the level if the profile lacks
+// one of the bridges, or if both are the same; without it the level is SYSTEM, the longest path, or HOSTBRIDGE.
 func across(a, b *profiles.RootComplex, byDefault profiles.Opt[string]) abi.GpuTopologyLevel_t {
 	switch {
 	case a == nil || b == nil:
@@ -76,8 +76,8 @@ func DeviceOnSameBoard(a, b *engine.Device) (int32, abi.Return) {
 	return int32(bit(boardA == boardB)), abi.SUCCESS
 }
 
-// DeviceGetP2PStatus says whether one GPU can access another. Those of a profile can, over NVLink if they have any;
-// without it there are no atomics.
+// DeviceGetP2PStatus says whether one GPU can access another. All GPUs of a profile can, over NVLink if they have
+// links. Atomics need NVLink.
 func DeviceGetP2PStatus(a, b *engine.Device, capability abi.GpuP2PCapsIndex_t) (abi.GpuP2PStatus_t, abi.Return) {
 	switch capability {
 	case abi.P2P_CAPS_INDEX_READ, abi.P2P_CAPS_INDEX_WRITE, abi.P2P_CAPS_INDEX_PCI:

@@ -13,7 +13,7 @@ func DeviceGetUtilizationRates(d *engine.Device, u *abi.Utilization_t) (ret abi.
 	return ret
 }
 
-// samplingPeriod is over how long the engines' load is taken, in µs. NVML answers a sixth of a second on real boards.
+// samplingPeriod is the period, in µs, over which engine loads are averaged. Real boards answer a sixth of a second.
 const samplingPeriod = 167000
 
 func engineLoad(percent profiles.Opt[uint32]) (uint32, uint32, abi.Return) {
@@ -57,13 +57,13 @@ func sessionStats(s profiles.SessionStats) (sessions, fps, latency uint32, ret a
 	return sessions, s.AverageFPS.Value, s.AverageLatencyUS.Value, ret
 }
 
-// DeviceGetEncoderSessions lists no session: the profile only has their number.
+// DeviceGetEncoderSessions answers an empty list, since the profile only has the number of sessions.
 func DeviceGetEncoderSessions(d *engine.Device) ([]abi.EncoderSessionInfo_t, abi.Return) {
 	_, ret := opt(d.EncoderStats.SessionCount)
 	return nil, ret
 }
 
-// DeviceGetFBCSessions lists no session: the profile only has their number.
+// DeviceGetFBCSessions answers an empty list, since the profile only has the number of sessions.
 func DeviceGetFBCSessions(d *engine.Device) ([]abi.FBCSessionInfo_t, abi.Return) {
 	_, ret := opt(d.FBCStats.SessionCount)
 	return nil, ret
