@@ -17,7 +17,8 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/requirements"
 )
 
-// TestImplementedSettersHaveRows: a symbol that changes something says whom it is for.
+// TestImplementedSettersHaveRows: each implemented symbol that changes something has a row in the table of
+// requirements.
 func TestImplementedSettersHaveRows(t *testing.T) {
 	p := loaded(t)
 	changes := regexp.MustCompile(`(Set|Reset|Clear|Create|Destroy|Remove)([A-Z]|$)`)
@@ -51,7 +52,7 @@ int main(int argc, char **argv)
 }
 `
 
-// anyCore is a core that has every symbol and answers SUCCESS, so that what refuses is the front.
+// anyCore is a core that has every symbol and answers SUCCESS, so that any refusal comes from the front.
 const anyCore = `
 #include "front.h"
 
@@ -63,8 +64,8 @@ __attribute__((visibility("default"))) uint32_t nvmlfab_call(uint32_t index, con
 }
 `
 
-// TestAdministratorsSymbolsRefuseEverybodyElse calls each symbol of the newest front, all of them retired, with NULL for
-// every pointer: as uid 65534 those whose row says admin, and no others, answer NO_PERMISSION; as root none does.
+// TestAdministratorsSymbolsRefuseEverybodyElse calls each symbol of the newest front with NULL for every pointer. All
+// symbols are retired. As uid 65534 exactly those whose row says admin answer NO_PERMISSION; as root none does.
 func TestAdministratorsSymbolsRefuseEverybodyElse(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("gcc is not installed")

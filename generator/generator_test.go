@@ -37,7 +37,7 @@ func output(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// TestCheck holds every golden and all of generated/ against the headers and handwritten/.
+// TestCheck compares every golden and all of generated/ with the headers and handwritten/.
 func TestCheck(t *testing.T) {
 	require.NoError(t, run([]string{"--check"}, &bytes.Buffer{}))
 }
@@ -111,7 +111,7 @@ func TestMissingIsOrderedByConsumers(t *testing.T) {
 	assert.Equal(t, 39, counts["nvmlInit"])
 }
 
-// TestEveryFrontCompiles builds the C of all versions against their own headers, every warning an error.
+// TestEveryFrontCompiles compiles the C of all versions against their own headers; every warning is an error.
 func TestEveryFrontCompiles(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("gcc is not installed")
@@ -136,8 +136,7 @@ func TestEveryFrontCompiles(t *testing.T) {
 	}
 }
 
-// mutate changes the type of parameter k of every function that has one, to a type that a
-// C compiler passes in the same register.
+// mutate changes the type of parameter k of every function that has one to a type that C passes in the same register.
 func mutate(front string, k int) (text string, changed []string) {
 	definition := regexp.MustCompile(`(?m)^(\w[\w ]*?[ *]+)(nvml\w+)\((.+)\)$`)
 	return definition.ReplaceAllStringFunc(front, func(line string) string {
@@ -162,7 +161,7 @@ func mutate(front string, k int) (text string, changed []string) {
 	}), changed
 }
 
-// TestMutatedPrototypesAreCaught: no wrong parameter in a rendered front goes unnoticed.
+// TestMutatedPrototypesAreCaught: the generator finds any wrong parameter type in a rendered front.
 func TestMutatedPrototypesAreCaught(t *testing.T) {
 	p := loaded(t)
 	v := p.newest()
@@ -172,7 +171,7 @@ func TestMutatedPrototypesAreCaught(t *testing.T) {
 	require.NoError(t, err)
 	in := p.input(v.NVML)
 	files := emit.Front(in)
-	// bodies would not survive the mutation; only the prototypes matter
+	// the mutated prototypes do not fit the bodies, and only the prototypes matter
 	bodies := regexp.MustCompile(`(?ms)^\{$.*?^\}$`)
 	for name, text := range files {
 		files[name] = bodies.ReplaceAll(text, []byte("{ return 0; }"))
@@ -257,7 +256,7 @@ func TestStatsOfOneVersion(t *testing.T) {
 	assert.NotContains(t, output(t, "--missing", "--nvml", "12.4"), "nvmlDeviceGetPowerMizerMode_v1", "younger than 12.4")
 }
 
-// TestEveryFrontFitsOneCore: the fronts of all versions call the core by the same numbers and bring its hash.
+// TestEveryFrontFitsOneCore: the fronts of all versions use the same numbers and the same hash.
 func TestEveryFrontFitsOneCore(t *testing.T) {
 	p := loaded(t)
 	numbers, err := binding.ReadNumbers(p.path(binding.NumbersFile))
@@ -280,7 +279,7 @@ func TestEveryFrontFitsOneCore(t *testing.T) {
 	}
 }
 
-// TestGoldensKnowNoStatus: what a version's golden holds follows from its header alone.
+// TestGoldensKnowNoStatus: a version's golden depends on its header alone.
 func TestGoldensKnowNoStatus(t *testing.T) {
 	p := loaded(t)
 	before := p.goldens()
@@ -291,7 +290,7 @@ func TestGoldensKnowNoStatus(t *testing.T) {
 	}
 }
 
-// TestHeadersMatchTheirModels is --check's first step, per version, to show which one differs.
+// TestHeadersMatchTheirModels is the first step of --check for each version, so that a failure names the version.
 func TestHeadersMatchTheirModels(t *testing.T) {
 	p := loaded(t)
 	for i, v := range p.Versions {

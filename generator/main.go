@@ -15,8 +15,8 @@ import (
 	headers "github.com/nvmlfab/nvmlfab/nvml-headers"
 )
 
-// flags are those of the command line. Those up to Front each ask for one thing, which run does; without any of them run
-// regenerates generated/.
+// flags are the command-line flags. Each of those up to Front selects one action, which run performs; without any of
+// them run regenerates generated/.
 type flags struct {
 	Update    bool    `help:"Regenerate, after rewriting the models and the golden files and appending numbers of new symbols."`
 	Check     bool    `help:"Write nothing; fail if anything committed is stale."`

@@ -18,14 +18,14 @@ import (
 	headers "github.com/nvmlfab/nvmlfab/nvml-headers"
 )
 
-// Where things stand below the root.
+// Paths below the root.
 const (
 	goldenDir = "generator/testdata"
 	outDir    = "generated"
 	handDir   = "handwritten"
 )
 
-// project is what every command works from.
+// project is the data that every command uses.
 type project struct {
 	*binding.Models
 	root     string
@@ -52,7 +52,7 @@ func (p *project) path(parts ...string) string {
 	return filepath.Join(append([]string{p.root}, parts...)...)
 }
 
-// text is a version's header, fetched and checked.
+// text is the text of a version's header, which is fetched and checked first.
 func text(v headers.Version) ([]byte, error) {
 	path, err := v.Path()
 	if err != nil {
@@ -83,7 +83,7 @@ func parseSlots() (*model.Header, error) {
 	return model.ParseSlots("nvml.h", text, headers.Slots)
 }
 
-// models renders the model of every version and of nvidia-smi's table from the headers, with the names of their files.
+// models renders the models of every version and of nvidia-smi's table from the headers, by file name.
 func models() (map[string][]byte, error) {
 	versions, err := headers.Versions()
 	if err != nil {
@@ -140,7 +140,7 @@ func (p *project) input(nvml string) emit.Input {
 
 func (p *project) newest() headers.Version { return p.Versions[len(p.Versions)-1] }
 
-// render makes the content of generated/ and proves the front against the header.
+// render renders generated/ and checks the front against the header.
 func (p *project) render() (emit.Files, error) {
 	in := p.input(p.newest().NVML)
 	out := emit.Files{}
@@ -154,7 +154,7 @@ func (p *project) render() (emit.Files, error) {
 	return out, nil
 }
 
-// front renders a version's front and reads it back against that version's header.
+// front renders a version's front and checks it against that version's header.
 func (p *project) front(in emit.Input) (emit.Files, error) {
 	v, err := headers.Find(in.Header.NVML)
 	if err != nil {
@@ -216,7 +216,7 @@ func (p *project) strays(files emit.Files) ([]string, error) {
 	return out, err
 }
 
-// check compares everything that is generated with what is committed.
+// check compares all generated files with the committed ones.
 func (p *project) check() error {
 	var stale []string
 	compare := func(dir string, files map[string][]byte) {
@@ -251,7 +251,7 @@ func (p *project) check() error {
 	return nil
 }
 
-// write stores files below dir, leaving those that are right untouched.
+// write writes files below dir, but not those that are right already.
 func write(dir string, files map[string][]byte) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		path := filepath.Join(dir, name)

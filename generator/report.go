@@ -22,7 +22,7 @@ import (
 //go:embed consumers.tsv
 var consumers string
 
-// coverage counts symbols and those of them that are implemented.
+// coverage counts the symbols, and how many of them are implemented.
 type coverage struct {
 	Symbols     int `json:"symbols"`
 	Implemented int `json:"implemented"`
@@ -53,7 +53,7 @@ type familyCoverage struct {
 	coverage
 }
 
-// families sorts symbols by what they are about; the first match counts.
+// families sorts symbols by subject; the first pattern that matches decides.
 var families = []struct{ name, pattern string }{
 	{"MIG", `^nvml(GpuInstance|ComputeInstance|Device.*(Mig|GpuInstance|ComputeInstance))`},
 	{"vGPU", `[vV]gpu|GridLicensable|HostVgpu`},
@@ -98,7 +98,7 @@ func (p *project) byVersion(versions []headers.Version) []versionCoverage {
 	return out
 }
 
-// byFamily counts the symbols of one version by what they are about.
+// byFamily counts the symbols of one version by subject.
 func (p *project) byFamily(v headers.Version) []familyCoverage {
 	out := make([]familyCoverage, len(families))
 	for i, f := range families {
@@ -134,7 +134,7 @@ func (p *project) statsTable(out io.Writer, versions []headers.Version) error {
 	return w.Flush()
 }
 
-// statsJSON prints the same, with the names of what is implemented.
+// statsJSON prints the same as JSON, with the names of the implemented symbols.
 func (p *project) statsJSON(out io.Writer, versions []headers.Version) error {
 	newest := versions[len(versions)-1]
 	names := []string{}
@@ -175,8 +175,8 @@ func wanted() (map[string]int, error) {
 	return out, nil
 }
 
-// missing lists the stubs of a version by the number of consumers, each with the
-// signature of the function that would retire it.
+// missing lists the stubs of a version, those with the most consumers first, each with the signature of the Go function
+// that would retire it.
 func (p *project) missing(out io.Writer, v headers.Version) error {
 	count, err := wanted()
 	if err != nil {
@@ -194,7 +194,7 @@ func (p *project) missing(out io.Writer, v headers.Version) error {
 	return w.Flush()
 }
 
-// goldens renders, for each version, the prototype of every symbol and every layout. Nothing in them depends on which
+// goldens renders the prototype of every symbol and every layout, for each version. Goldens do not depend on which
 // symbols are implemented.
 func (p *project) goldens() map[string][]byte {
 	out := map[string][]byte{}

@@ -14,7 +14,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/registry"
 )
 
-// allRetired is a copy of the project with a function for each symbol, of the signature that the generator prescribes.
+// allRetired is a copy of the project with a Go function of the prescribed signature for each symbol.
 func allRetired(t *testing.T) *project {
 	t.Helper()
 	p := loaded(t)
@@ -59,7 +59,7 @@ func allRetired(t *testing.T) *project {
 	return p
 }
 
-// TestEveryStubCanBeRetired has the Go compiler prove the calls of every retired stub against the engine as it is.
+// TestEveryStubCanBeRetired: the Go compiler accepts the dispatch of all symbols with the engine as it is.
 func TestEveryStubCanBeRetired(t *testing.T) {
 	p := allRetired(t)
 	require.NoError(t, p.generate())
@@ -70,5 +70,5 @@ func TestEveryStubCanBeRetired(t *testing.T) {
 	require.NoError(t, err, string(out))
 }
 
-// inNewest leaves out symbols whose types the newest header no longer has.
+// inNewest reports whether the newest header still has the symbol, and so its types.
 func inNewest(p *project, s *binding.Symbol) bool { return s.In(p.newest().NVML) }

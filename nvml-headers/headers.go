@@ -1,5 +1,5 @@
-// Package headers knows the versions of nvml.h and brings them from the Go module
-// cache. The headers are NVIDIA's text: they are fetched and checked, never committed.
+// Package headers knows the versions of nvml.h and gets them from the Go module cache. The headers are NVIDIA's text,
+// so they are fetched and checked but never committed.
 package headers
 
 import (
@@ -22,7 +22,8 @@ import (
 // Module is the Go module whose releases carry the headers.
 const Module = "github.com/NVIDIA/go-nvml"
 
-// Internal declares, as C, what libnvidia-ml.so exports and no nvml.h declares. It is read after every header.
+// Internal declares, in C, the functions that libnvidia-ml.so exports and no nvml.h declares. It is read after every
+// header.
 //
 //go:embed internal.h
 var Internal []byte
@@ -42,7 +43,7 @@ type Version struct {
 	SHA256 string `yaml:"sha256"`
 	Driver int    `yaml:"driver"`
 
-	// Number is the version as an integer that orders as versions do: 12004127 for 12.4.127.
+	// Number is the version as an integer, in the order of versions: 12004127 for 12.4.127.
 	Number int `yaml:"-"`
 }
 
@@ -85,8 +86,8 @@ func number(nvml string) (int, error) {
 	return n, nil
 }
 
-// Find returns the version that prefix names: a whole version or an unambiguous
-// beginning of one that ends at a dot. An empty prefix names the newest.
+// Find returns the version that prefix names: a whole version, or an unambiguous beginning of one up to a dot. An empty
+// prefix names the newest version.
 func Find(prefix string) (Version, error) {
 	list, err := Versions()
 	if err != nil {
@@ -116,7 +117,7 @@ func Find(prefix string) (Version, error) {
 	return Version{}, fmt.Errorf("NVML version %q is ambiguous; name one of %s", prefix, strings.Join(found, ", "))
 }
 
-// Path returns where v's nvml.h lies in the module cache, fetching it first if need be.
+// Path returns the path of v's nvml.h in the module cache. It fetches the module if necessary.
 func (v Version) Path() (string, error) {
 	path, err := v.fetch()
 	if err != nil {
@@ -133,7 +134,7 @@ func (v Version) Path() (string, error) {
 	return path, nil
 }
 
-// fetch finds the header in the module cache, or has the go command download it.
+// fetch finds the header in the module cache, or downloads it with the go command.
 func (v Version) fetch() (string, error) {
 	dir, err := cached(v.Module)
 	if err != nil || dir == "" {
@@ -144,8 +145,8 @@ func (v Version) fetch() (string, error) {
 	return filepath.Join(dir, "pkg", "nvml", "nvml.h"), nil
 }
 
-// cached is the directory of a module in the cache, or "". It saves a start of the go
-// command for each of the versions.
+// cached is the directory of a module in the cache, or "". It is faster than the go command, which would start for each
+// version.
 func cached(version string) (string, error) {
 	cache := os.Getenv("GOMODCACHE")
 	if cache == "" {

@@ -28,7 +28,7 @@ const (
 	Plain      Role = "struct"    // struct *            → *T, filled in a copy
 	Constant   Role = "const"     // const struct *      → *T
 	Versioned  Role = "versioned" // versioned struct *  → *T after a check of its version
-	Raw        Role = "raw"       // of a symbol that the front answers; it does not cross
+	Raw        Role = "raw"       // of a symbol that the front answers; never reaches the core
 )
 
 // Arg is one or two parameters with the role that they play together.
@@ -38,20 +38,20 @@ type Arg struct {
 	At    int    // its position
 	Size  int    // position of the length or count beside it, or -1
 	Type  model.CType
-	Known *model.Type // the struct, union, enum, scalar or handle type, nil for plain C types
+	Known *model.Type // the struct, union, enum, scalar or handle type; nil for plain C types
 
-	// Extent is how many bytes behind the pointer (of one element, for lists and slices) the
-	// core may touch: the smallest that any header gave the symbol.
+	// Extent is the number of bytes at the pointer (of one element, for lists and slices) that the core may access: the
+	// smallest size that any header gave the type for this symbol.
 	Extent int64
-	// Versions lists the accepted values of the version field and the size that each proves.
+	// Versions lists the accepted values of the version field, and the struct size that each stands for.
 	Versions []Accept
-	// Counted names the field that says how many elements of the last array member the caller has.
+	// Counted names the field with the number of elements of the last array member.
 	Counted string
 	// NullQuery lists answer SUCCESS to a NULL array, with the count.
 	NullQuery bool
-	// InBytes slices have their length in bytes.
+	// InBytes says that the slice's length is in bytes.
 	InBytes bool
-	// Crop buffers take the beginning of a text that does not fit.
+	// Crop says that a text which does not fit is cut, not refused.
 	Crop bool
 	// Optional out pointers may be NULL.
 	Optional bool
@@ -169,12 +169,12 @@ func (s *Symbol) pair(arg *Arg) {
 	arg.Name, arg.At, arg.Size, arg.Type, arg.Known = p.Name, at, size, p.Type, s.Header.Type(p.Type.Name)
 }
 
-// extent decides how much memory the caller proves behind a pointer.
+// extent determines how much memory the caller has at a pointer.
 func (s *Symbol) extent(arg *Arg, rule *Rule) error {
 	if arg.Type.Stars == 0 || arg.Role == Text || arg.Role == Raw || arg.Role == SizedBytes {
 		return nil
 	}
-	if rule == nil { // a list is entered at its count; its rule may name the array
+	if rule == nil { // a list starts at its count, but its rule may name the array
 		rule = ruleFor(s.Name, arg.Name)
 	}
 	if rule == nil {
@@ -212,7 +212,7 @@ func (s *Symbol) extent(arg *Arg, rule *Rule) error {
 	return nil
 }
 
-// sizes are the different sizes of what parameter at points to, over all headers, ascending.
+// sizes are the different sizes of the type that parameter at points to, over all headers, ascending.
 func (s *Symbol) sizes(at int) []int64 {
 	var out []int64
 	for _, u := range s.uses {

@@ -9,7 +9,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/model"
 )
 
-// types are what the prototypes below need.
+// types are the types that the prototypes below use.
 const types = `
 #define NVML_STRUCT_VERSION(data, ver) (unsigned int)(sizeof(nvml ## data ## _v ## ver ## _t) | (ver << 24U))
 typedef struct { struct nvmlDevice_st *handle; } nvmlDevice_t;
@@ -47,7 +47,7 @@ func bind(t *testing.T, headers ...string) (map[string]*Symbol, error) {
 	return byName, nil
 }
 
-// TestSignatures is the table of the design: how a C prototype becomes a Go signature.
+// TestSignatures checks how C prototypes become Go signatures.
 func TestSignatures(t *testing.T) {
 	for c, want := range map[string]string{
 		"nvmlReturn_t nvmlX(void);":                                                            "func X(*engine.Snapshot) abi.Return",
@@ -76,13 +76,13 @@ func TestVersionedStructsProveTheirSize(t *testing.T) {
 	assert.Equal(t, Versioned, arg.Role)
 	assert.Equal(t, []Accept{{1<<24 | 8, 8}, {2<<24 | 12, 12}}, arg.Versions)
 
-	// a symbol that names version 1 takes no younger one
+	// a symbol that names version 1 accepts no later version
 	symbols, err = bind(t, "nvmlReturn_t nvmlX(nvmlSized_v1_t *p);")
 	require.NoError(t, err)
 	assert.Equal(t, []Accept{{1<<24 | 8, 8}}, symbols["nvmlX"].Args[0].Versions)
 }
 
-// TestRefusals: what the generator cannot know, it asks for.
+// TestRefusals: the generator asks for a rule if it cannot know a parameter's role.
 func TestRefusals(t *testing.T) {
 	grew := "typedef struct { int a; } nvmlGrew_t; nvmlReturn_t nvmlX(nvmlGrew_t *p);"
 	grown := "typedef struct { int a, b; } nvmlGrew_t; nvmlReturn_t nvmlX(nvmlGrew_t *p);"

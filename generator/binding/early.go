@@ -1,7 +1,8 @@
 package binding
 
-// early lists functions that drivers have before the header that first declares them, with the NVML version of that driver
-// or the last one before it. Long-lived branches got them later: the libraries that Debian carries export them.
+// early lists functions that drivers have although the header of their version does not declare them, with the NVML
+// version of the first such driver, or of the last version before it. Drivers of long-lived branches got these
+// functions in later updates; the libraries in Debian export them.
 var early = map[string]string{
 	"nvmlDeviceGetMPSComputeRunningProcesses": "11.0", // 390 and 418 too
 

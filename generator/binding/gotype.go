@@ -10,16 +10,16 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/model"
 )
 
-// Import paths of the packages whose types stand in signatures.
+// Import paths of the packages whose types occur in signatures.
 const (
 	Module     = "github.com/nvmlfab/nvmlfab"
 	ABIPath    = Module + "/generated/abi"
 	EnginePath = Module + "/engine"
 )
 
-// GoType is a Go type as handwritten code spells it. The zero GoType is no type.
+// GoType is a Go type as handwritten code spells it. The zero GoType means no type.
 type GoType struct {
-	Prefix string // what stands before the name: "*", "[]", "[4][16]"
+	Prefix string // the part before the name: "*", "[]", "[4][16]"
 	Path   string // the import path of its package; "" for Go's own types
 	Name   string
 }

@@ -18,7 +18,7 @@ const (
 	Slot      Kind = "slot"      // as Function, but an entry of nvidia-smi's table and not exported
 )
 
-// kinds is the one table of symbols that are more than a function, with the C of library/front that answers each.
+// kinds lists the symbols that are not of kind Function, with the function in library/front that answers each.
 var kinds = map[string]struct {
 	kind Kind
 	c    string
@@ -63,7 +63,7 @@ func (s *Symbol) Slot() int {
 	return n
 }
 
-// unusedKinds reports entries of the table that name no symbol.
+// unusedKinds reports entries of kinds that name no symbol.
 func unusedKinds(byName map[string]*Symbol) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {

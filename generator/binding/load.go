@@ -12,7 +12,7 @@ import (
 // ModelDir is where the models are committed, below the root of the source tree.
 const ModelDir = "nvml-headers/model"
 
-// Models is what is committed of all headers.
+// Models are the committed models of all headers.
 type Models struct {
 	Versions []headers.Version // oldest first
 	Headers  []*model.Header   // of each version

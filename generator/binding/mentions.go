@@ -2,8 +2,8 @@ package binding
 
 import "slices"
 
-// Mentions is what the comments above the symbol speak of, in any header: they drift from
-// version to version.
+// Mentions are the subjects that the comments on the symbol mention, in any header: the comments change from version to
+// version.
 func (s *Symbol) Mentions() []string {
 	var out []string
 	for _, u := range s.uses {

@@ -22,7 +22,7 @@ const numbersHead = `# The number of each symbol at the call gate between front 
 # The entries of nvidia-smi's table are not here: entry n has the number 0x8000 + n.
 `
 
-// Numbers says which number each symbol has.
+// Numbers holds the number of each symbol.
 type Numbers struct {
 	names []string // in the order of their numbers, from 1
 	of    map[string]int
@@ -30,7 +30,7 @@ type Numbers struct {
 	sum   uint32
 }
 
-// ReadNumbers reads the committed file and refuses a line that was changed, removed or put in.
+// ReadNumbers reads the committed file and refuses it if a line was changed, removed or inserted.
 func ReadNumbers(path string) (*Numbers, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -71,7 +71,7 @@ func (n *Numbers) add(name string) string {
 	return line
 }
 
-// Append gives numbers to the symbols that have none: those of older headers first, then by name.
+// Append gives numbers to symbols that have none: first those of older headers, then in the order of names.
 func (n *Numbers) Append(m *Models) {
 	symbols := slices.SortedFunc(maps.Values(collect(m)), func(a, b *Symbol) int {
 		return cmp.Or(cmp.Compare(a.Since, b.Since), strings.Compare(a.Name, b.Name))

@@ -29,7 +29,7 @@ func readNumbers(t *testing.T, text string) (*Numbers, error) {
 	return ReadNumbers(path)
 }
 
-// TestNumbers: the committed file is what its symbols give, each symbol has a number, and no two have the same.
+// TestNumbers: the committed file is complete, each symbol has a number, and no two symbols have the same.
 func TestNumbers(t *testing.T) {
 	numbers, err := readNumbers(t, committed(t))
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestNumbers(t *testing.T) {
 	assert.Equal(t, "nvmlInternalSlot240", names[0x8000+240])
 }
 
-// TestNumbersDoNotChange: every change but a line at the end is refused.
+// TestNumbersDoNotChange: every change other than a new line at the end is refused.
 func TestNumbersDoNotChange(t *testing.T) {
 	lines := strings.SplitAfter(committed(t), "\n")
 	lines = lines[:len(lines)-1]
@@ -76,7 +76,8 @@ func TestNumbersDoNotChange(t *testing.T) {
 	require.ErrorContains(t, err, "restore the file")
 }
 
-// TestNumbersAreAppended: a symbol without a number is refused until it is appended, and the others keep theirs.
+// TestNumbersAreAppended: a symbol without a number is refused until it is appended, and other symbols keep their
+// numbers.
 func TestNumbersAreAppended(t *testing.T) {
 	m, _, err := Load(root)
 	require.NoError(t, err)

@@ -8,13 +8,13 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/model"
 )
 
-// Rule says of one parameter what its prototype does not. Param is the parameter at
-// which the argument begins, or the array of a list.
+// Rule says of one parameter what its prototype does not tell. Param is the first parameter of the argument, or the
+// array of a list.
 type Rule struct {
 	Param     string
 	Role      Role
-	Bytes     int64    // the caller's buffer or struct, where no header says it
-	Smallest  bool     // the struct grew and nothing tells the callers apart
+	Bytes     int64    // the size of the caller's buffer or struct, if no header gives it
+	Smallest  bool     // the struct grew, and its callers cannot be told apart
 	Counted   string   // a field that counts the elements of the struct's last member
 	Versions  []uint32 // accepted versions that do not carry their size
 	Macros    []string // accepted versions, by macro
@@ -45,7 +45,7 @@ const (
 	smiNull   = "nvidia-smi --query-gpu asks for one of the two"
 )
 
-// rules is the one table of exceptions, by symbol.
+// rules is the table of exceptions, by symbol.
 var rules = map[string][]Rule{
 	"nvmlComputeInstanceGetInfo":              {{Param: "info", Smallest: true, Why: grew}},
 	"nvmlDeviceGetAttributes":                 {{Param: "attributes", Smallest: true, Why: grew}},

@@ -8,8 +8,8 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/model"
 )
 
-// Context is the Go type of the first parameter of a function that no handle leads to the node: the snapshot of the call,
-// or the engine for symbols that begin or end it. It is the zero GoType for a function that has a handle.
+// Context is the Go type of the first parameter of a function without a handle: the snapshot of the call, or the engine
+// for symbols that start or stop it. For a function with a handle it is the zero GoType.
 func (s *Symbol) Context() GoType {
 	switch {
 	case s.Kind == Lifecycle:
@@ -67,7 +67,7 @@ func (s *Symbol) Results() []GoType {
 	return append(out, returnType)
 }
 
-// Elem is the Go type of one element behind a pointer, without const and under its first name.
+// Elem is the Go type of one element at a pointer, without const and under its first name.
 func (a Arg) Elem() GoType {
 	e := a.Type.Elem()
 	e.Const = false
@@ -77,7 +77,7 @@ func (a Arg) Elem() GoType {
 	return GoTypeOf(e)
 }
 
-// Struct is the Go type of the struct behind a pointer, under its first name.
+// Struct is the Go type of the struct at a pointer, under its first name.
 func (a Arg) Struct() GoType { return GoTypeOf(model.CType{Name: a.Known.Name}) }
 
 // Signature renders the Go function that the prototype prescribes.

@@ -1,6 +1,5 @@
-// Package binding decides how each C prototype becomes a Go function: who answers the symbol,
-// under which number, which role every parameter plays, how far the core may write through a
-// pointer, and which versions of a struct a symbol accepts.
+// Package binding decides how each C prototype becomes a Go function: who answers the symbol, its number, the role of
+// each parameter, how far the core may write at a pointer, and which versions of a struct a symbol accepts.
 package binding
 
 import (
@@ -56,8 +55,8 @@ func (s *Symbol) ProtoIn(nvml string) *model.Function {
 	return nil
 }
 
-// collect finds the symbols of all headers by name. Entries of nvidia-smi's table are in every
-// version, since a driver that lacks one never asks for it.
+// collect finds the symbols of all headers by name. Entries of nvidia-smi's table are in every version, since a program
+// for a driver without an entry never calls it.
 func collect(m *Models) map[string]*Symbol {
 	byName := map[string]*Symbol{}
 	number := map[string]int{}
@@ -108,8 +107,8 @@ func (s *Symbol) bind(numbers *Numbers) error {
 	return s.classify()
 }
 
-// Hash identifies what a front and a core have to agree on: the numbers of symbols, their prototypes, and how far the core
-// reads and writes through each pointer. It is the same for the fronts of all versions.
+// Hash identifies what a front and a core must agree on: the numbers of symbols, their prototypes, and how far the core
+// reads and writes at each pointer. The fronts of all versions have the same hash.
 func Hash(symbols []*Symbol) uint64 {
 	sum := sha256.New()
 	for _, s := range symbols {

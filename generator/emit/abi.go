@@ -14,8 +14,8 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/model"
 )
 
-// ABI renders package abi: the header's types and constants under their C names without the prefix, the same of
-// nvidia-smi's table, assertions of their layouts, and the table of symbols.
+// ABI renders package abi: the types and constants of the header and of nvidia-smi's table under their C names without
+// the prefix, assertions of their layouts, and the table of symbols.
 func ABI(in Input) (Files, error) {
 	out := Files{"abi/symbols.txt": abiSymbols(in)}
 	for name, build := range map[string]func(*jen.File, Input){
@@ -36,7 +36,7 @@ func ABI(in Input) (Files, error) {
 	return out, nil
 }
 
-// abiTypes renders the types of h, whose names all knows.
+// abiTypes renders the types of h. all has every type that they may refer to.
 func abiTypes(f *jen.File, h, all *model.Header) {
 	if h == all {
 		f.PackageComment("Package abi is nvml.h " + h.NVML + ` as Go: types and constants under their C names without the prefix.
@@ -60,7 +60,7 @@ A union is an array of the unsigned integers that its alignment asks for.`)
 		case model.Struct:
 			f.Type().Id(name).StructFunc(func(g *jen.Group) {
 				var end int64
-				// What C leaves open has a name, so that Go sets it to 0: callers get all of a struct.
+				// Padding gets a name, so that Go sets it to 0: callers get every byte of a struct.
 				pad := func(next int64) {
 					if next > end {
 						g.Id(fmt.Sprintf("Pad%d", end)).Index(jen.Lit(int(next - end))).Byte()
@@ -120,8 +120,8 @@ func abiConstants(f *jen.File, h *model.Header) {
 	})
 }
 
-// abiLayout lets the Go compiler compare every layout with the header's: arrays of
-// different lengths do not assign.
+// abiLayout asserts that every Go layout equals the header's: arrays of different lengths are not assignable, so the Go
+// compiler refuses a difference.
 func abiLayout(f *jen.File, h *model.Header) {
 	same := func(want int64, expr *jen.Statement) {
 		f.Var().Id("_").Index(jen.Lit(int(want))).Struct().Op("=").Index(expr).Struct().Values()
@@ -141,7 +141,7 @@ func abiLayout(f *jen.File, h *model.Header) {
 	}
 }
 
-// abiSlots renders all of nvidia-smi's table in one file, so that a new entry changes no other of this package.
+// abiSlots renders all of nvidia-smi's table in one file, so that a new entry changes no other file of this package.
 func abiSlots(f *jen.File, in Input) {
 	abiTypes(f, in.Slots, in.Header.With(in.Slots))
 	abiConstants(f, in.Slots)

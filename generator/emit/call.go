@@ -9,21 +9,21 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/binding"
 )
 
-// call is the body of one dispatch function: it unpacks the arguments, calls the Go function, and packs the results. An
-// emitter for each role adds to its parts.
+// call is the body of one dispatch function: it unpacks the arguments, calls the Go function, and packs the results.
+// The emitter of each role adds its statements to these parts.
 type call struct {
 	in     Input
 	symbol *binding.Symbol
 
 	unpack   []jen.Code // the statements before the call
-	optional []jen.Code // of pointers that may be NULL, though not all at once: whether each is
-	args     []jen.Code // what the Go function gets
+	optional []jen.Code // whether each pointer that may be NULL is there; not all may be
+	args     []jen.Code // the arguments of the Go function
 	results  []jen.Code // the variables of its results
-	pack     []jen.Code // the statements after success that can still fail
-	store    []jen.Code // those after them that cannot, so that all or nothing is written
+	pack     []jen.Code // the statements after a success that can still fail
+	store    []jen.Code // the statements after pack, which cannot fail, so that either all results are written or none
 }
 
-// emitters has one function for each role that crosses.
+// emitters has one function for each role that reaches the core.
 var emitters = map[binding.Role]func(*call, binding.Arg){
 	binding.ByHandle:   (*call).handle,
 	binding.ByValue:    (*call).value,
@@ -70,7 +70,7 @@ func callBody(in Input, s *binding.Symbol, name string) []jen.Code {
 	}
 	assign := ":="
 	if len(c.results) == 0 && s.Context() == (binding.GoType{}) {
-		assign = "=" // ret is there already, from the look-up of a handle
+		assign = "=" // ret exists already, from the look-up of a handle
 	}
 	body = append(body, jen.List(append(c.results, jen.Id("ret"))...).Op(assign).Add(function), failed())
 	return append(append(body, after...), jen.Return(jen.Qual(abiPath, "SUCCESS")))
@@ -87,7 +87,7 @@ func failed() *jen.Statement {
 	return jen.If(jen.Id("ret").Op("!=").Qual(abiPath, "SUCCESS")).Block(jen.Return(jen.Id("ret")))
 }
 
-// variable is p3, v3 and so on: what belongs to parameter 3.
+// variable is the name of a variable for parameter i: p3, v3 and so on.
 func variable(prefix string, i int) *jen.Statement { return jen.Id(fmt.Sprintf("%s%d", prefix, i)) }
 
 // word reads argument i as a value.
@@ -97,7 +97,7 @@ func word(i int, t binding.GoType) *jen.Statement {
 
 func marshal(name string) *jen.Statement { return jen.Qual(marshalPath, name) }
 
-// deref is what p points to, as a value of that type.
+// deref is the value at p, as that type.
 func deref(t, p jen.Code) *jen.Statement {
 	return jen.Op("*").Parens(jen.Op("*").Add(t)).Parens(p)
 }
@@ -133,7 +133,7 @@ func (c *call) result(i int) *jen.Statement {
 	return variable("r", i)
 }
 
-// handles gives a result that is a handle, or several, the words that stand for it.
+// handles converts a result that is a handle, or a list of handles, to words.
 func (c *call) handles(i int, from jen.Code) *jen.Statement {
 	c.pack = append(c.pack, jen.List(variable("h", i), jen.Id("ret")).Op(":=").Add(from), failed())
 	return variable("h", i)
@@ -205,7 +205,7 @@ func (c *call) sizedBytes(a binding.Arg) {
 	c.put("PutSized", c.pointer(a.At), c.memory(a.Size), c.result(a.At))
 }
 
-// elements are a list of results, as words where they are handles.
+// elements is a list of results, converted to words if they are handles.
 func (c *call) elements(a binding.Arg) *jen.Statement {
 	r := c.result(a.At)
 	if a.IsHandle() {
@@ -253,7 +253,7 @@ func (c *call) structure(a binding.Arg) {
 	}
 }
 
-// version checks a struct's version and sets n to the size that it proves.
+// version checks a struct's version and sets n to the size that the version stands for.
 func (c *call) version(a binding.Arg) *jen.Statement {
 	n := variable("n", a.At)
 	var cases []jen.Code
@@ -269,7 +269,7 @@ func (c *call) version(a binding.Arg) *jen.Statement {
 	return n
 }
 
-// counted sets n to the size of a struct whose last array is as long as a field of it says.
+// counted sets n to the size of a struct whose last array has as many elements as one of its fields says.
 func (c *call) counted(a binding.Arg) {
 	last := a.Known.Fields[len(a.Known.Fields)-1]
 	room := last.Type.Dims[0]

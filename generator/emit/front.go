@@ -27,8 +27,8 @@ func Front(in Input) Files {
 }
 
 // frontEarly renders the functions that the version's driver has and its header lacks. The header may lack their types,
-// too, so every parameter is a word: callers pass integers, enums and pointers alike in eight bytes, and the core looks at
-// as many of them as the parameter has.
+// too, so every parameter is a word. That works because callers pass integers, enums and pointers alike in eight bytes,
+// and the core reads only as many of them as the parameter has.
 func frontEarly(in Input) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `/* %s */
@@ -109,7 +109,7 @@ func definition(b *bytes.Buffer, in Input, s *binding.Symbol, proto *model.Funct
 	b.WriteString("}\n")
 }
 
-// body renders the statements of a function, by who answers it.
+// body renders the statements of a function. They depend on who answers it.
 func body(in Input, s *binding.Symbol, proto *model.Function) []string {
 	if s.Kind == binding.Front {
 		names := make([]string, len(proto.Params))
@@ -180,8 +180,8 @@ func assertLayout(b *bytes.Buffer, h *model.Header) {
 	}
 }
 
-// Verify reads rendered sources back and compares every definition with the declared prototype, typedef names included:
-// a C compiler lets an enum pass for an unsigned int.
+// Verify reads rendered sources back and compares every definition with the declared prototype, typedef names included,
+// since a C compiler accepts an enum in place of an unsigned int.
 func Verify(in Input, headerText []byte, files Files) error {
 	front := map[string]string{}
 	for _, name := range []string{"front/front.c", "front/shared.c"} {

@@ -7,8 +7,8 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/requirements"
 )
 
-// gate is the C function that an implemented symbol goes through: administrators' symbols refuse everybody else before
-// they look at arguments.
+// gate is the C function that an implemented symbol calls. For administrators' symbols it refuses everybody else before
+// it looks at arguments.
 func gate(in Input, s *binding.Symbol) string {
 	if in.Requires(s).Who == requirements.Admin {
 		return "nvmlfab_admin_gate"
@@ -16,7 +16,7 @@ func gate(in Input, s *binding.Symbol) string {
 	return "nvmlfab_gate"
 }
 
-// needs renders what the engine is to hold against the handles of a symbol.
+// needs renders the needs that the engine checks for the handles of a symbol.
 func needs(in Input, s *binding.Symbol) *jen.Statement {
 	var out *jen.Statement
 	for _, name := range in.Requires(s).Needs() {

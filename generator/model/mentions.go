@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// What the comment above a prototype can speak of. These words are all that a model keeps of
-// the comments, which are NVIDIA's text.
+// These are the subjects that the comment on a prototype can mention. A model keeps nothing else of the comments, since
+// they are NVIDIA's text.
 const (
 	MentionsAdmin        = "admin"         // root, administrators or privileges
-	MentionsNoPermission = "NO_PERMISSION" // among the answers
+	MentionsNoPermission = "NO_PERMISSION" // as one of the answers
 	MentionsMIG          = "MIG"
-	// MentionsLost stands with functions that take no device. For the others a lost GPU is the
-	// rule, whatever their comments say.
+	// MentionsLost is noted only for functions that take no device, since all others answer GPU_IS_LOST for a lost GPU
+	// anyway.
 	MentionsLost = "GPU_IS_LOST"
 )
 
@@ -31,7 +31,7 @@ var comment = regexp.MustCompile(`(?s)/\*.*?\*/`)
 
 var declared = regexp.MustCompile(`^[^;{}]*DECLDIR[ *a-z]*?\s(nvml\w+)\s*\(`)
 
-// mention notes in every function what the comment above its prototype speaks of.
+// mention notes for every function which subjects the comment on its prototype mentions.
 func (h *Header) mention(text []byte) {
 	for _, at := range comment.FindAllIndex(text, -1) {
 		name := declared.FindSubmatch(text[at[1]:])
@@ -42,7 +42,7 @@ func (h *Header) mention(text []byte) {
 		if f == nil {
 			continue
 		}
-		f.Mentions = nil // a comment further up belongs to something else
+		f.Mentions = nil // an earlier comment belongs to something else
 		for _, about := range mentions {
 			if about.pattern.Match(text[at[0]:at[1]]) && !(about.word == MentionsLost && f.TakesDevice()) {
 				f.Mentions = append(f.Mentions, about.word)

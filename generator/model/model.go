@@ -1,6 +1,5 @@
-// Package model holds what a version of nvml.h says, free of C syntax: types with
-// their layouts, constants and function prototypes. A model is read from a header
-// (Parse) or from the JSON golden that is committed for each version (Read).
+// Package model holds the content of an nvml.h without C syntax: types with their layouts, constants and function
+// prototypes. A model is read from a header (Parse) or from the JSON file that is committed for each version (Read).
 package model
 
 import (
@@ -32,11 +31,11 @@ const (
 	Alias  Kind = "alias"  // a second name of another type
 )
 
-// Type is a named type, or an unnamed one named PARENT.FIELD after the field that it stands in.
+// Type is a named type. An unnamed type is called PARENT.FIELD after the field that has it.
 type Type struct {
 	Name   string  `json:"name"`
 	Kind   Kind    `json:"kind"`
-	Of     *CType  `json:"of,omitempty"` // what a scalar or an alias stands for
+	Of     *CType  `json:"of,omitempty"` // the type that a scalar or an alias stands for
 	Size   int64   `json:"size"`
 	Align  int64   `json:"align"`
 	Fields []Field `json:"fields,omitempty"`
@@ -72,9 +71,9 @@ type Function struct {
 	Params []Param `json:"params,omitempty"`
 	// Guarded prototypes are declared only under NVML_NO_UNVERSIONED_FUNC_DEFS.
 	Guarded bool `json:"guarded,omitempty"`
-	// Internal prototypes stand in no header.
+	// Internal prototypes are in no header of NVIDIA's.
 	Internal bool `json:"internal,omitempty"`
-	// Mentions says what the comment above the prototype speaks of, in the words of mentions.go.
+	// Mentions are the subjects that the comment on the prototype mentions; mentions.go lists them.
 	Mentions []string `json:"mentions,omitempty"`
 }
 
@@ -172,7 +171,7 @@ func (h *Header) Type(name string) *Type {
 	return nil
 }
 
-// With is the header with what slots declares beyond it.
+// With is the header with the declarations of slots added.
 func (h *Header) With(slots *Header) *Header {
 	return &Header{
 		NVML:      h.NVML,
@@ -218,7 +217,7 @@ func (h *Header) SizeOf(t CType) int64 {
 	return size
 }
 
-// file is the shape of a golden.
+// file is the content of a committed model.
 type file struct {
 	NVML      string      `json:"nvml"`
 	Types     []*Type     `json:"types"`
@@ -226,7 +225,7 @@ type file struct {
 	Functions []*Function `json:"functions"`
 }
 
-// JSON renders h with one line a symbol, so that a change of the header reads as a diff.
+// JSON renders h with one line for each symbol, so that a change of the header is a readable diff.
 func (h *Header) JSON() ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "{\"nvml\": %q,\n", h.NVML)

@@ -9,8 +9,8 @@ import (
 	"modernc.org/cc/v4"
 )
 
-// predefined is what the parser wants to know before it reads a header: no system
-// header and no C compiler is needed, because nvml.h includes nothing.
+// predefined are the types and macros that the parser needs before a header. Since nvml.h includes nothing that
+// matters, no system header and no C compiler is needed.
 const predefined = `
 #define __SIZE_TYPE__ unsigned long
 #define __WCHAR_TYPE__ int
@@ -24,10 +24,10 @@ typedef int __predefined_wchar_t;
 typedef long __predefined_ptrdiff_t;
 `
 
-// Parse reads a header twice: as a plain program sees it, and with
-// NVML_NO_UNVERSIONED_FUNC_DEFS, which shows the names that macros otherwise hide.
-// Types and constants come from the second reading, in which internal, what no header
-// declares, follows. Layouts are those of LP64, which amd64 and arm64 share.
+// Parse reads a header twice: as programs see it by default, and with NVML_NO_UNVERSIONED_FUNC_DEFS, which shows the
+// names that macros otherwise replace. Types and constants come from the second reading. internal declares the
+// functions that are in no header; it follows the header in that reading. Layouts are those of LP64, which amd64 and
+// arm64 share.
 func Parse(nvml, name string, text, internal []byte) (*Header, error) {
 	plain, err := parse(nvml, "", source{name, text})
 	if err != nil {
@@ -49,7 +49,8 @@ func Parse(nvml, name string, text, internal []byte) (*Header, error) {
 	return full, nil
 }
 
-// ParseSlots reads what slots, which follows the header, declares beyond it: the entries of nvidia-smi's table.
+// ParseSlots reads the entries of nvidia-smi's table, which slots declares. It reads slots after the header, since that
+// uses the header's types.
 func ParseSlots(name string, text, slots []byte) (*Header, error) {
 	header, err := parse(SlotsName, unguarded, source{name, text})
 	if err != nil {
@@ -59,7 +60,7 @@ func ParseSlots(name string, text, slots []byte) (*Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	all.Types = all.Types[len(header.Types):] // in the order of their declarations
+	all.Types = all.Types[len(header.Types):] // sorted by their declarations
 	all.Functions = slices.DeleteFunc(all.Functions, func(f *Function) bool { return header.Function(f.Name) != nil })
 	all.Constants = slices.DeleteFunc(all.Constants, func(c *Constant) bool {
 		return slices.ContainsFunc(header.Constants, func(d *Constant) bool { return c.Name == d.Name })
@@ -67,7 +68,7 @@ func ParseSlots(name string, text, slots []byte) (*Header, error) {
 	return all, nil
 }
 
-// SlotsName stands in the model of nvidia-smi's table where others have the version of their header.
+// SlotsName replaces the header's version in the model of nvidia-smi's table.
 const SlotsName = "slots"
 
 const (
@@ -76,20 +77,20 @@ const (
 	unguarded    = "#define NVML_NO_UNVERSIONED_FUNC_DEFS\n"
 )
 
-// source is a C file under the name that errors call it by.
+// source is a C file and its name in errors.
 type source struct {
 	name string
 	text []byte
 }
 
-// parser collects one reading.
+// parser collects the declarations of one reading.
 type parser struct {
 	header *Header
 	byType map[string]*Type  // every type by name
 	tags   map[string]string // struct, union or enum tag → first typedef name
 }
 
-// parse reads sources one after the other; the first is the header.
+// parse reads sources in order; the first is the header.
 func parse(nvml, prologue string, sources ...source) (*Header, error) {
 	name := sources[0].name
 	abi, err := cc.NewABI("linux", "amd64")
@@ -127,7 +128,7 @@ func (p *parser) declaration(decl *cc.Declaration, internal bool) error {
 		d := l.InitDeclarator.Declarator
 		if f, ok := d.Type().(*cc.FunctionType); ok && !d.IsTypename() {
 			if p.header.Function(d.Name()) != nil {
-				continue // some headers declare what others leave out
+				continue // some headers declare it and some do not
 			}
 			if err := p.function(d.Name(), f); err != nil {
 				return err
@@ -144,7 +145,7 @@ func (p *parser) declaration(decl *cc.Declaration, internal bool) error {
 	return nil
 }
 
-// typeName is the typedef name that specifiers name, if they name one.
+// typeName is the typedef name in specifiers, if there is one.
 func typeName(s *cc.DeclarationSpecifiers) string {
 	for ; s != nil; s = s.DeclarationSpecifiers {
 		if t := s.TypeSpecifier; t != nil && t.Case == cc.TypeSpecifierTypeName {
@@ -222,7 +223,7 @@ func (p *parser) typedef(name, source string, t cc.Type) error {
 	return nil
 }
 
-// tag remembers the first typedef name of a tag and tells whether name is a further one.
+// tag remembers the first typedef name of a tag. For a later typedef it returns that first name.
 func (p *parser) tag(name, kind string, tag cc.Token) (first string, again bool) {
 	s := tag.SrcStr()
 	if s == "" {
@@ -265,7 +266,7 @@ func (p *parser) record(name string, t cc.Type) error {
 		}
 		ct, err := p.ctype(f.Type())
 		if err != nil && f.Type().Typedef() == nil {
-			// an unnamed struct or union of its own, or one that only carries a tag
+			// an unnamed struct or union, or one with only a tag
 			inner := f.Type()
 			if a, ok := inner.(*cc.ArrayType); ok {
 				inner = a.Elem()
@@ -282,7 +283,7 @@ func (p *parser) record(name string, t cc.Type) error {
 	return nil
 }
 
-// fieldName names an unnamed member after the first member in it, which C can address.
+// fieldName names an unnamed member after its first member, which C code can refer to.
 func fieldName(f *cc.Field) string {
 	if f.Name() != "" {
 		return f.Name()
@@ -301,7 +302,7 @@ func isOpaque(t cc.Type) bool {
 	return ok && s.NumFields() == 0
 }
 
-// ctype spells t. The error of an unnamed record still carries its dimensions.
+// ctype converts t. For an unnamed record it returns an error and the dimensions.
 func (p *parser) ctype(t cc.Type) (CType, error) {
 	var out CType
 	for {
@@ -448,7 +449,7 @@ var prototype = regexp.MustCompile(`(DECLDIR[ *a-z]*?\s)nvml`)
 
 var internalPrototype = regexp.MustCompile(`(?m)^(nvmlReturn_t )nvml`)
 
-// gate declares what rendered sources use.
+// gate declares the functions that rendered sources call.
 const gate = `
 typedef unsigned long uint64_t;
 #define NULL ((void *)0)

@@ -1,6 +1,6 @@
-// Package registry finds the handwritten functions that retire stubs. It reads Go
-// source without type-checking it, so it works while the code does not compile, and
-// compares every signature with the one that the C prototype prescribes.
+// Package registry finds the handwritten functions that retire stubs. It reads Go source without type-checking it, so
+// that it works while the code does not compile, and compares every signature with the one that the C prototype
+// prescribes.
 package registry
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/model"
 )
 
-// Directive precedes the symbols that one function answers.
+// Directive is the start of the comment that lists the symbols which a function answers.
 const Directive = "//nvml:symbol "
 
 // Registry maps symbols to the Go functions that answer them.
@@ -38,7 +38,7 @@ func (r *Registry) Func(symbol string) string { return r.symbols[symbol].name }
 // Where is the position of the function that answers a symbol.
 func (r *Registry) Where(symbol string) string { return r.symbols[symbol].pos.String() }
 
-// reader collects what the files say.
+// reader collects the declarations of the files.
 type reader struct {
 	registry *Registry
 	byName   map[string]*binding.Symbol
@@ -85,7 +85,7 @@ func Read(root, dir string, symbols []*binding.Symbol) (*Registry, error) {
 		}
 		file, err := parser.ParseFile(r.fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
-			return nil, err // positions stand in it
+			return nil, err // the error has the position
 		}
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {

@@ -1,7 +1,7 @@
-// Package requirements knows what a caller must have before a symbol answers: whether it must
-// be an administrator, whether a handle of a MIG device will do, and whether the GPU must be
-// alive. The answers stand in table.yaml. What NVIDIA's header and a symbol's name say is a
-// hint: where they hint at something, the table must have a row, whatever the row decides.
+// Package requirements knows what a symbol requires of its caller and its GPU: whether the caller must be an
+// administrator, whether a handle of a MIG device is accepted, and whether the GPU must be alive. The answers are in
+// table.yaml. If NVIDIA's header or a symbol's name mentions one of these subjects, the table must have a row for the
+// symbol, whatever the row says.
 package requirements
 
 import (
@@ -28,8 +28,8 @@ type Who string
 const (
 	Anybody     Who = "none"
 	Admin       Who = "admin"
-	Restricted  Who = "admin-unless-unrestricted" // an API restriction of the device decides
-	MIGConfig   Who = "mig-config"                // an administrator, or who has that capability
+	Restricted  Who = "admin-unless-unrestricted" // unless the device's API restriction allows it to everybody
+	MIGConfig   Who = "mig-config"                // an administrator, or a user with that capability
 	MIGMonitor  Who = "mig-monitor"
 	answers         = "answers"
 	gpuIsLost       = "GPU_IS_LOST"
@@ -37,15 +37,15 @@ const (
 	unsupported     = "NOT_SUPPORTED"
 )
 
-// Row is what the table says of one symbol.
+// Row is a row of the table.
 type Row struct {
 	Symbol string `yaml:"symbol"`
 	Who    Who    `yaml:"who"`
-	// API is the restriction that decides for admin-unless-unrestricted.
+	// API is the API restriction for admin-unless-unrestricted.
 	API string `yaml:"api"`
-	// MIG is what a handle of a MIG device gets: "answers", INVALID_ARGUMENT or NOT_SUPPORTED.
+	// MIG is the answer for a handle of a MIG device: "answers", INVALID_ARGUMENT or NOT_SUPPORTED.
 	MIG string `yaml:"mig"`
-	// Lost is what a lost GPU gets: GPU_IS_LOST or "answers".
+	// Lost is the answer for a lost GPU: GPU_IS_LOST or "answers".
 	Lost string `yaml:"lost"`
 	Why  string `yaml:"why"`
 
@@ -56,16 +56,15 @@ type Row struct {
 type Requirement struct {
 	Who  Who    `json:"who"`
 	API  string `json:"api,omitempty"`
-	MIG  string `json:"mig,omitempty"`  // "" where the caller passes no device
-	Lost string `json:"lost,omitempty"` // "" where no GPU is concerned
-	Why  string `json:"why,omitempty"`  // "" where the table has no row
+	MIG  string `json:"mig,omitempty"`  // "" if the symbol takes no device
+	Lost string `json:"lost,omitempty"` // "" if the symbol uses no GPU
+	Why  string `json:"why,omitempty"`  // "" if the table has no row
 }
 
 // Table is the committed table.
 type Table struct{ rows map[string]*Row }
 
-// Read reads the table and holds it against the symbols that there are. Its error names every
-// row that is missing or wrong.
+// Read reads the table and checks it against the symbols. Its error names every row that is missing or wrong.
 func Read(symbols []*binding.Symbol) (*Table, error) { return read(table, symbols) }
 
 func read(text []byte, symbols []*binding.Symbol) (*Table, error) {
@@ -109,7 +108,7 @@ func read(text []byte, symbols []*binding.Symbol) (*Table, error) {
 	return t, nil
 }
 
-// wrong lists what is wrong with a row of symbol s, whose comments speak of spoken.
+// wrong lists what is wrong with the row of symbol s. spoken are the subjects that the comments on s mention.
 func (r *Row) wrong(s *binding.Symbol, spoken []string) []string {
 	if s == nil {
 		return []string{"no header declares it"}
@@ -144,16 +143,16 @@ func (r *Row) wrong(s *binding.Symbol, spoken []string) []string {
 	return out
 }
 
-// verbs are the words by which a name says that the symbol changes something.
+// verbs are words in a name which say that the symbol changes something.
 var verbs = []string{
 	"Set", "Reset", "Clear", "Create", "Destroy", "Remove", "Modify", "Install", "Uninstall", "Discover", "Freeze", "Attach",
 	"Detach", "Update", "Activate", "Deactivate", "Write", "Force", "Enable", "Disable", "Flush", "Inject", "Load", "Unload",
 }
 
-// questions are the words by which a name says that it only reads; the words after them are nouns.
+// questions are words in a name which say that the symbol only reads. The words after them are nouns.
 var questions = []string{"Get", "Query", "Is"}
 
-// hints says why a symbol needs a row, if it does.
+// hints lists the reasons why a symbol needs a row.
 func hints(s *binding.Symbol, spoken []string) []string {
 	var out []string
 	for _, w := range model.Words(s.Name) {
@@ -180,8 +179,7 @@ func suggestion(s *binding.Symbol) string {
 	return fmt.Sprintf("- {symbol: %s, who: admin, %swhy: what decides it}", s.Name, mig)
 }
 
-// mentions joins what the comments of a family speak of: a name that a newer version has
-// replaced often has no comment of its own.
+// mentions joins the subjects of all versions of a function, since an old version often has no comment of its own.
 func mentions(symbols []*binding.Symbol) map[string][]string {
 	out := map[string][]string{}
 	for _, s := range symbols {
@@ -197,7 +195,7 @@ func mentions(symbols []*binding.Symbol) map[string][]string {
 
 func takesDevice(s *binding.Symbol) bool { return s.Func.TakesDevice() }
 
-// takesGPU reports whether the caller passes a handle that a GPU, or a part of one, is behind.
+// takesGPU reports whether the caller passes a handle of a GPU or of a part of one.
 func takesGPU(s *binding.Symbol) bool {
 	return slices.ContainsFunc(s.Func.Params, func(p model.Param) bool {
 		return p.Type.Stars == 0 && slices.Contains(gpuHandles, p.Type.Name)
@@ -206,8 +204,8 @@ func takesGPU(s *binding.Symbol) bool {
 
 var gpuHandles = []string{"nvmlDevice_t", "nvmlGpuInstance_t", "nvmlComputeInstance_t"}
 
-// Of is what a symbol requires. Without a row anybody may call it, MIG devices are answered,
-// and a lost GPU is not.
+// Of is what a symbol requires. A symbol without a row may be called by anybody, accepts MIG devices, and answers
+// GPU_IS_LOST for a lost GPU.
 func (t *Table) Of(s *binding.Symbol) Requirement {
 	r := Requirement{Who: Anybody}
 	if takesDevice(s) {
@@ -230,8 +228,8 @@ func (t *Table) Of(s *binding.Symbol) Requirement {
 	return r
 }
 
-// Needs names the engine's needs that the requirement comes to, apart from who: admin, which the front sees to. Monitoring
-// MIG is for whoever may open that capability, which is everybody on the machine itself, so it comes to none.
+// Needs names the engine's needs for the requirement. It leaves out admin, which the front checks. It also leaves out
+// the capability to monitor MIG, since everybody on the machine itself has it.
 func (r Requirement) Needs() []string {
 	var out []string
 	add := func(yes bool, need string) {

@@ -58,8 +58,8 @@ func TestRequirements(t *testing.T) {
 	}
 }
 
-// TestEveryHintAsksForARow takes one row away at a time: the name or the header's comment asks
-// for it, and the error shows what to add.
+// TestEveryHintAsksForARow removes one row at a time. Since the name or the header's comment asks for the row, Read
+// fails, and its error shows what to add.
 func TestEveryHintAsksForARow(t *testing.T) {
 	list := symbols(t)
 	for name, why := range map[string]string{
