@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// capable says whether the calling thread has CAP_SYS_ADMIN in effect.
+// capable reports whether the calling thread has CAP_SYS_ADMIN in its effective set.
 func capable() bool {
 	const version, admin = 0x20080522, 21
 	header := struct {

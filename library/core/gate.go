@@ -1,4 +1,4 @@
-// Command core is libnvmlfab-core.so, the Go library behind the front: it has one export, nvmlfab_call.
+// Command core is libnvmlfab-core.so, the Go library that the front loads. It has one export, nvmlfab_call.
 package main
 
 // #include <stdint.h>
@@ -18,7 +18,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/library/marshal"
 )
 
-// Numbers beyond every symbol, as in front.h.
+// These numbers are greater than those of all symbols. front.h has the same ones.
 const (
 	hello   = 0xffffff00
 	level   = 0xffffff01
@@ -27,11 +27,11 @@ const (
 
 func main() {}
 
-// node is the engine of the process. The front's first call makes it.
+// node is the engine of the process. The front's first call creates it.
 var node *engine.Engine
 
-// nvmlfab_call is the core's one export: it answers the symbol of that number with a block of
-// argument words. A panic answers UNKNOWN with one line and never unwinds into C.
+// nvmlfab_call is the core's only export. It answers the symbol with that number; args is a block of argument words. A
+// panic answers UNKNOWN and prints one line; it never unwinds into C.
 //
 //export nvmlfab_call
 func nvmlfab_call(number C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
@@ -61,15 +61,15 @@ func nvmlfab_call(number C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
 	return C.uint32_t(abi.ERROR_NOT_SUPPORTED)
 }
 
-// room is an eighth of what a call leaves below it on its stack, the megabyte that makeRoom's frame takes. The compiler moves
-// larger variables to the heap.
+// room is an eighth of the megabyte of stack that makeRoom reserves below a call. It is no larger, since the compiler
+// moves larger variables to the heap.
 type room [128 << 10]byte
 
-// makeRoom makes the stack as large as its frame is. The kernel runs a signal handler of the host's, unless the host gave
-// it a stack of its own, on the stack that the thread is on, which in here is a goroutine's: a few kilobytes of the heap.
-// A stack of this size has a mapping of its own with a page below it that nobody may touch (library/goruntime), so that a
-// handler which wants still more faults instead of writing over the heap. Stacks do not shrink, since the core is linked
-// with gcshrinkstackoff.
+// makeRoom grows the goroutine's stack by its own large frame. The reason is that the kernel runs a signal handler of
+// the host's, unless it has an alternate stack, on the thread's present stack. During a call that is a goroutine's
+// stack: a few kilobytes on the heap, which the handler could overflow. A stack of this size has a mapping of its own
+// with a guard below it (library/goruntime), so a handler that needs even more gets a fault and does not overwrite the
+// heap. Stacks do not shrink again, since the core is linked with gcshrinkstackoff.
 //
 //go:noinline
 func makeRoom(use bool) {

@@ -24,8 +24,8 @@ import (
 	"github.com/nvmlfab/nvmlfab/engine/host"
 )
 
-// slot, space and block are the front's structs of these names. The front's memory outlives a fork, which may come at any
-// instant, so each change is one write: of a slot's kind, which comes last, or of a pointer.
+// slot, space and block are the front's structs of these names. A fork may come at any instant, and the child uses this
+// memory as it then is. So each change is a single write: of a pointer, or of a slot's kind, which is written last.
 type slot struct {
 	kind       atomic.Uint32
 	device     atomic.Uint32
@@ -50,19 +50,19 @@ type block struct {
 
 const (
 	regions   = 24
-	firstSize = 1 << 16 // the slots of region 0; each region has twice as many as the one before
+	firstSize = 1 << 16 // the slots of region 0; each region has twice as many as the last
 	slotSize  = unsafe.Sizeof(slot{})
 	freed     = ^uint32(0)
 	page      = 4096
 )
 
-// locate turns the number of a slot into its region and its place there.
+// locate converts the number of a slot to its region and its place in it.
 func locate(number uint64) (region int, at uint64) {
 	region = bits.Len64(number/firstSize+1) - 1
 	return region, number - (firstSize<<region - firstSize)
 }
 
-// slotAt is the slot of that number, nil if its region is not there.
+// slotAt is the slot with that number; nil if its region does not exist.
 func (s *space) slotAt(number uint64) *slot {
 	region, at := locate(number)
 	if region >= regions {
@@ -75,7 +75,7 @@ func (s *space) slotAt(number uint64) *slot {
 	return (*slot)(unsafe.Add(base, uintptr(at)*slotSize))
 }
 
-// slotOf is the slot that a handle is the address of, nil if it is none.
+// slotOf is the slot at the address handle; nil if there is none.
 func (s *space) slotOf(handle uintptr) *slot {
 	for i := range s.region {
 		base := atomic.LoadPointer(&s.region[i])
@@ -89,7 +89,8 @@ func (s *space) slotOf(handle uintptr) *slot {
 	return nil
 }
 
-// key reads what a slot stands for. The generation is read last: a page that is given back meanwhile reads as generation 0.
+// key reads the key in a slot. It reads the generation last: if the page is given back meanwhile, the generation reads
+// as 0.
 func (s *slot) key(generation uint64) (host.Key, bool) {
 	kind := s.kind.Load()
 	key := host.Key{Kind: host.Kind(kind), Device: s.device.Load(), Serial: s.serial.Load()}
@@ -121,7 +122,7 @@ func (h *handles) Take(generation uint64, key host.Key) (uintptr, error) {
 	s.serial.Store(key.Serial)
 	s.generation.Store(generation)
 	s.kind.Store(uint32(key.Kind))
-	if generation != h.space.generation.Load() { // nvmlShutdown came in between, and may not have seen the slot
+	if generation != h.space.generation.Load() { // nvmlShutdown ran meanwhile, and may not have seen the slot
 		return 0, host.ErrEnded
 	}
 	return uintptr(unsafe.Pointer(s)), nil
@@ -151,7 +152,7 @@ func (h *handles) Release(generation uint64, handle uintptr) bool {
 	return true
 }
 
-// giveBack gives back the page of a slot if nobody needs any slot of it.
+// giveBack gives the page of a slot back to the kernel if no slot of it is in use.
 func giveBack(s *slot) {
 	first := unsafe.Pointer(uintptr(unsafe.Pointer(s)) &^ (page - 1))
 	for at := uintptr(0); at < page; at += slotSize {
@@ -198,21 +199,21 @@ func (h *handles) SetRecord(generation uint64, handle uintptr, record []byte) er
 	return replace(&s.record, record)
 }
 
-// Keep and Kept hold on to what the engine was made of.
+// Keep stores the configuration of the engine.
 func (h *handles) Keep(config []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return replace(&h.space.config, config)
 }
 
-// Kept returns what Keep was given, by this core or by the one before a fork.
+// Kept returns what Keep stored, in this core or in the one before a fork.
 func (h *handles) Kept() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return content(&h.space.config)
 }
 
-// replace points at a new block with that content, at none without any, and frees the old one.
+// replace sets the pointer to a new block with that content, or to nil if it is empty, and frees the old block.
 func replace(at *unsafe.Pointer, content []byte) error {
 	var fresh unsafe.Pointer
 	if len(content) > 0 {
@@ -228,7 +229,7 @@ func replace(at *unsafe.Pointer, content []byte) error {
 	return nil
 }
 
-// content copies what a block holds.
+// content returns a copy of the content of a block.
 func content(at *unsafe.Pointer) []byte {
 	b := (*block)(atomic.LoadPointer(at))
 	if b == nil {

@@ -36,7 +36,7 @@ func take(t *testing.T, h *handles, key host.Key) uintptr {
 	return handle
 }
 
-// TestHandlesOverRegions: handles of several regions are told apart, and nothing between them is one.
+// TestHandlesOverRegions: handles of several regions are distinct, and addresses between them are not handles.
 func TestHandlesOverRegions(t *testing.T) {
 	h := &handles{space: newSpace(t, 2)}
 	const n = firstSize + 1000
@@ -61,7 +61,7 @@ func TestHandlesOverRegions(t *testing.T) {
 	assert.Equal(t, n, i)
 }
 
-// TestGenerationsOfHandles: a generation that has ended has no handles and gets none, whatever the next one does.
+// TestGenerationsOfHandles: an ended generation has no handles and gets no new ones, whatever the next one does.
 func TestGenerationsOfHandles(t *testing.T) {
 	h := &handles{space: newSpace(t, 1)}
 	old := take(t, h, host.Key{Kind: host.Device})
@@ -78,7 +78,7 @@ func TestGenerationsOfHandles(t *testing.T) {
 	assert.False(t, h.Release(2, old))
 }
 
-// TestRecords: another core on the same memory, as after a fork, finds keys and records; what was released is gone.
+// TestRecords: another core on the same memory, as after a fork, finds all keys and records except released ones.
 func TestRecords(t *testing.T) {
 	h := &handles{space: newSpace(t, 1)}
 	set := take(t, h, host.Key{Kind: host.EventSet, Serial: 7})
@@ -105,7 +105,7 @@ func TestRecords(t *testing.T) {
 	assert.ErrorIs(t, h.SetRecord(1, set, long), host.ErrEnded)
 }
 
-// TestReleasedPages: memory is given back page by page, and only when nobody needs a slot of the page.
+// TestReleasedPages: memory is given back by whole pages, and only if no slot of the page is in use.
 func TestReleasedPages(t *testing.T) {
 	h := &handles{space: newSpace(t, 1)}
 	const perPage = page / int(slotSize)
@@ -128,7 +128,7 @@ func TestReleasedPages(t *testing.T) {
 	assert.NotContains(t, taken, take(t, h, host.Key{Kind: host.EventSet}))
 }
 
-// TestHandlesAtOnce: threads that take and release get handles of their own.
+// TestHandlesAtOnce: threads that take and release handles at the same time never get the same one.
 func TestHandlesAtOnce(t *testing.T) {
 	h := &handles{space: newSpace(t, 1)}
 	var wg sync.WaitGroup

@@ -17,7 +17,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// process gives the engine the process around it.
+// process is the host.Host of the process that loaded the library.
 type process struct{ handles }
 
 func (p *process) Getenv(name string) string { return library.Getenv(name) }

@@ -1,6 +1,6 @@
-/* Who may administer GPUs: the effective uid 0, and threads with CAP_SYS_ADMIN in effect, which NVIDIA's driver asks for.
- * The kernel is asked at each call that is for administrators alone, since a thread may give its rights up at any time. Raw
- * system calls keep the libraries out of it that pretend to be root. */
+/* Who may administer GPUs: threads with the effective uid 0 or with CAP_SYS_ADMIN in effect, as in NVIDIA's driver.
+ * The kernel is asked at each call that is for administrators only, since a thread may drop its rights at any time.
+ * These are raw system calls, so that libraries that pretend to be root (fakeroot) have no effect on them. */
 #define _GNU_SOURCE
 #include "front.h"
 

@@ -1,8 +1,8 @@
-/* The two symbols that the front answers alone: error texts, and the table of unnamed
- * functions that nvidia-smi asks for. */
+/* The two functions that the front answers without the core: error texts, and the table of unnamed functions that
+ * nvidia-smi asks for. */
 #include "front.h"
 
-/* The texts are what programs print and parse; they are those of driver 550. */
+/* The texts are those of driver 550, since programs print and parse them. */
 const char *nvmlfab_error_string(nvmlReturn_t code)
 {
     static const char *const text[] = {
@@ -43,7 +43,7 @@ const char *nvmlfab_error_string(nvmlReturn_t code)
     return "Unknown Error";
 }
 
-/* Arguments differ from slot to slot and are not all pointers, so nothing is written. */
+/* The arguments differ between entries and are not always pointers, so this writes nothing. */
 nvmlReturn_t nvmlfab_unknown_slot(void) { return NVML_ERROR_NOT_SUPPORTED; }
 
 nvmlReturn_t nvmlfab_export_table(const void **table, const void *guid)

@@ -1,5 +1,5 @@
-/* The front: the libnvidia-ml.so.1 that programs load. It is linked to libc alone and
- * loads the core, a Go library, at the first nvmlInit. */
+/* The front is the libnvidia-ml.so.1 that programs load. It is linked to libc alone. At the first nvmlInit it loads
+ * the core, which is a Go library. */
 #ifndef NVMLFAB_FRONT_H
 #define NVMLFAB_FRONT_H
 
@@ -16,60 +16,61 @@
 #include "slots.h"
 #pragma GCC visibility pop
 
-/* Identifies what front and core have to agree on; they compare it at load. */
+/* Identifies what front and core must agree on. They compare it when the core is loaded. */
 extern const uint64_t nvmlfab_model_hash;
 
-/* What the core exports: the symbol's number and a block of argument words. */
+/* The core's only export. It takes the symbol's number and a block of argument words. */
 typedef uint32_t (*nvmlfab_call_fn)(uint32_t number, const uint64_t *args);
 
-/* Numbers beyond every symbol are spoken between front and core alone. */
+/* Numbers greater than those of all symbols are messages from the front to the core. */
 enum {
     NVMLFAB_HELLO = 0xffffff00u,   /* hash, struct nvmlfab_space *, uint64_t *core_hash */
     NVMLFAB_LEVEL = 0xffffff01u,   /* answers the NVML version of the configured driver */
-    NVMLFAB_RESTORE = 0xffffff02u, /* rebuilds after a fork what the handles in use stand for */
+    NVMLFAB_RESTORE = 0xffffff02u, /* makes the objects of the existing handles again after a fork */
 };
 
-/* Memory that the core fills once and then points to, so that a process which is forked at
- * any instant finds an old one or a new one, and no half of either. */
+/* The core fills a block once and then sets a pointer to it. A process that is forked at any instant therefore finds
+ * the old block or the new one, and never half of one. */
 struct nvmlfab_block {
     uint64_t size;
     unsigned char bytes[];
 };
 
-/* What lies behind a handle: the key of the object that it stands for. The core writes kind
- * last; 0 is a slot that nobody has taken. */
+/* A handle is the address of a slot, which has the key of the handle's object. The core writes kind last; 0 means
+ * that the slot is free. */
 struct nvmlfab_slot {
     _Atomic uint32_t kind;
     uint32_t device;
     uint64_t serial;
     _Atomic uint64_t generation;
-    _Atomic(struct nvmlfab_block *) record; /* what belongs to the process: an event set's content */
+    _Atomic(struct nvmlfab_block *) record; /* the content of an object of the process, such as an event set */
     uint64_t unused[4];
 };
 
-#define NVMLFAB_FREED UINT32_MAX /* the kind of a slot whose handle was given back */
+#define NVMLFAB_FREED UINT32_MAX /* the kind of a slot whose handle was released */
 #define NVMLFAB_REGIONS 24
 
-/* The handles are the addresses of slots, which lie in regions. The core takes slot number
- * next and never a number twice; when its region is not there yet, it asks for it by grow,
- * which answers 0 if there is no memory. Region i has NVMLFAB_FIRST << i slots.
- * A generation begins with the first nvmlInit and ends with the last nvmlShutdown. Its slots
- * bear its number, and those from start on may be of this one. */
+/* Slots lie in regions; region i has NVMLFAB_FIRST << i slots. The core takes the slot with the number next, and
+ * takes each number only once. If the slot's region does not exist, the core calls grow, which answers 0 if there is
+ * no memory.
+ *
+ * A generation starts with the first nvmlInit and ends with the last nvmlShutdown. Its slots have its number; all of
+ * them have slot numbers from start on. */
 struct nvmlfab_space {
     _Atomic uint64_t generation;
     _Atomic uint64_t next;
     uint64_t start;
     _Atomic(struct nvmlfab_slot *) region[NVMLFAB_REGIONS];
     int (*grow)(struct nvmlfab_space *space, uint32_t region);
-    _Atomic(struct nvmlfab_block *) config; /* what the node is made of, for a forked process */
+    _Atomic(struct nvmlfab_block *) config; /* the node's configuration, for forked processes */
 };
 
 #define NVMLFAB_FIRST (UINT64_C(1) << 16)
 
-/* level is 0 while NVML is not initialised, otherwise the NVML version of the configured
- * driver as an integer: 12004127 for 12.4.127. The mark generation counts cores from 1: each
- * fork that is followed by a call brings one. It reads 0 in a child that called no fork
- * handlers, until that is noticed. */
+/* level is 0 while NVML is not initialised, otherwise the NVML version of the configured driver as an integer:
+ * 12004127 for 12.4.127. generation points to the number of the present core, counted from 1; a new core is loaded
+ * after each fork that is followed by a call. It reads 0 in a child whose fork called no fork handlers, until the
+ * front notices that. */
 struct nvmlfab_front {
     _Atomic(nvmlfab_call_fn) call;
     _Atomic uint32_t level;
@@ -78,16 +79,17 @@ struct nvmlfab_front {
 
 extern struct nvmlfab_front nvmlfab_front;
 
-/* The generation whose core this thread has met. NVMLFAB_INSIDE is added while the thread is
- * in a call, so that one from a signal handler which interrupted it is told apart. A new
- * thread begins inside generation 0, which no core has. */
+/* The generation of the core that this thread has called before. NVMLFAB_INSIDE is added while the thread is in a
+ * call, so that a call from a signal handler that interrupted it can be refused. A new thread starts with
+ * NVMLFAB_INSIDE and generation 0, which no core has. */
 #define NVMLFAB_INSIDE UINT32_C(0x80000000)
 extern _Thread_local uint32_t nvmlfab_met __attribute__((tls_model("initial-exec")));
 
-/* Calls the core from a thread that has not met it, or answers IN_USE inside a call. */
+/* Prepares the thread for its first call of this core and makes the call. Answers IN_USE if the thread is in a call
+ * already. */
 uint32_t nvmlfab_meet(uint32_t index, const uint64_t *args);
 
-/* Whether the calling thread is in a call already. */
+/* Whether the calling thread is in a call. */
 int nvmlfab_inside(void);
 
 nvmlReturn_t nvmlfab_init(uint32_t index, const uint64_t *args);
@@ -95,7 +97,8 @@ nvmlReturn_t nvmlfab_shutdown(uint32_t index, const uint64_t *args);
 const char *nvmlfab_error_string(nvmlReturn_t code);
 nvmlReturn_t nvmlfab_export_table(const void **table, const void *guid);
 
-/* nvidia-smi's table, its size included: driver 550 has 251 words, 535 has 245, 470 has 213. */
+/* The number of words in nvidia-smi's table, with word 0, its size. Driver 550 has 251 words, 535 has 245, 470 has
+ * 213. */
 #define NVMLFAB_WORDS 256
 union nvmlfab_word_or_slot {
     uint64_t size;
@@ -104,22 +107,22 @@ union nvmlfab_word_or_slot {
 extern const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS];
 nvmlReturn_t nvmlfab_unknown_slot(void);
 
-/* Loads a core if none serves this process; the caller holds the lock. */
+/* Loads a core if this process has none; the caller holds the lock. */
 nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore);
 
-/* The lock on what nvmlInit and nvmlShutdown change. Who holds it gets no signal and cannot
- * be cancelled: a handler may fork, and a fork waits for the lock. */
+/* The lock for all that nvmlInit and nvmlShutdown change. Its holder gets no signals and cannot be cancelled: a
+ * signal handler may fork, and a fork waits for the lock. */
 void nvmlfab_lock(void);
 void nvmlfab_unlock(void);
 int nvmlfab_in_use(void);
 int nvmlfab_loaded(void);
 struct nvmlfab_space *nvmlfab_space(void);
 
-/* Begin and end a generation of handles; the caller holds the lock. */
+/* Start and end a generation of handles; the caller holds the lock. */
 nvmlReturn_t nvmlfab_begin_handles(void);
 void nvmlfab_end_handles(void);
 
-/* Any argument of at most eight bytes as a word. */
+/* Converts an argument of at most eight bytes to a word. */
 static inline uint64_t nvmlfab_word(const void *arg, size_t size)
 {
     uint64_t word = 0;
@@ -129,8 +132,8 @@ static inline uint64_t nvmlfab_word(const void *arg, size_t size)
 
 #define NVMLFAB_WORD(arg) nvmlfab_word(&(arg), sizeof(arg))
 
-/* Why a symbol that came with NVML version since, an integer as level is, cannot be asked; or
- * NVML_SUCCESS. */
+/* The error for a symbol of NVML version since (an integer, as level) that cannot be called now; NVML_SUCCESS if it
+ * can. */
 static inline nvmlReturn_t nvmlfab_closed(uint32_t since)
 {
     uint32_t level = atomic_load_explicit(&nvmlfab_front.level, memory_order_acquire);
@@ -156,7 +159,7 @@ static inline uint32_t nvmlfab_ask(uint32_t index, const uint64_t *args)
     return answer;
 }
 
-/* Calls keep the caller's errno. */
+/* A call does not change the caller's errno. */
 static inline nvmlReturn_t nvmlfab_gate(uint32_t index, uint32_t since, const uint64_t *args)
 {
     nvmlReturn_t closed = nvmlfab_closed(since);
@@ -171,7 +174,7 @@ static inline nvmlReturn_t nvmlfab_gate(uint32_t index, uint32_t since, const ui
 /* Whether the calling thread may administer GPUs. */
 int nvmlfab_admin(void);
 
-/* The gate of symbols that are for administrators: NO_PERMISSION comes before arguments are looked at. */
+/* The gate for symbols that only administrators may call: NO_PERMISSION comes before any check of the arguments. */
 static inline nvmlReturn_t nvmlfab_admin_gate(uint32_t index, uint32_t since, const uint64_t *args)
 {
     nvmlReturn_t closed = nvmlfab_closed(since);

@@ -1,4 +1,4 @@
-/* The memory that handles lie in. */
+/* The memory of the handles. */
 #define _GNU_SOURCE
 #include "front.h"
 #include "host.h"
@@ -9,7 +9,7 @@ _Static_assert(sizeof(struct nvmlfab_slot) == 64, "the core counts on it");
 
 static int grow(struct nvmlfab_space *space, uint32_t region);
 
-/* Slot 0 is never taken: its address is that of the region. */
+/* Slot 0 is never taken: its address equals that of the region. */
 static struct nvmlfab_space space = {.generation = 1, .next = 1, .start = 1, .grow = grow};
 
 struct nvmlfab_space *nvmlfab_space(void) { return &space; }
@@ -28,8 +28,9 @@ static uint32_t region_of(uint64_t number)
     return region;
 }
 
-/* Maps a region: addresses only, pages appear as slots are taken. It stays for good, so that no
- * address is given out again. Two threads may both try; the second finds that of the first. */
+/* Maps a region. It reserves addresses only; a page gets memory when a slot of it is taken. A region is never
+ * unmapped, so that no address is used twice. If two threads call this at once, the second uses the region of the
+ * first. */
 static int grow(struct nvmlfab_space *s, uint32_t region)
 {
     if (region >= NVMLFAB_REGIONS)
@@ -53,7 +54,7 @@ nvmlReturn_t nvmlfab_begin_handles(void)
     return NVML_ERROR_MEMORY;
 }
 
-/* Gives back the pages of a region that hold none but slots from one number to another. */
+/* Gives back the pages of a region on which all slots are between two numbers. */
 static void forget(uint32_t region, uint64_t from, uint64_t to)
 {
     const uint64_t page = 4096;
@@ -67,8 +68,8 @@ static void forget(uint32_t region, uint64_t from, uint64_t to)
         madvise((void *)(uintptr_t)low, high - low, MADV_DONTNEED);
 }
 
-/* A thread that is still in a call may take a slot after this. It bears the number of the
- * generation that has ended, and stands for nothing. */
+/* A thread that is still in a call may take a slot after this. That slot has the number of the ended generation, so
+ * it is not a valid handle. */
 void nvmlfab_end_handles(void)
 {
     atomic_fetch_add(&space.generation, 1);

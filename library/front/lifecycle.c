@@ -1,4 +1,4 @@
-/* nvmlInit and nvmlShutdown: the reference count. */
+/* nvmlInit and nvmlShutdown, and the reference count. */
 #define _GNU_SOURCE
 #include "front.h"
 #include "host.h"
@@ -27,7 +27,7 @@ nvmlReturn_t nvmlfab_init(uint32_t index, const uint64_t *args)
 {
     int saved = errno;
     nvmlReturn_t answer = NVML_SUCCESS;
-    if (nvmlfab_inside()) /* who holds the lock may be waiting for the call that was interrupted */
+    if (nvmlfab_inside()) /* the holder of the lock may be waiting for the interrupted call */
         return NVML_ERROR_IN_USE;
     nvmlfab_lock();
     if (references == 0)
@@ -43,14 +43,14 @@ nvmlReturn_t nvmlfab_shutdown(uint32_t index, const uint64_t *args)
 {
     int saved = errno;
     nvmlReturn_t answer = NVML_SUCCESS;
-    if (nvmlfab_inside()) /* who holds the lock may be waiting for the call that was interrupted */
+    if (nvmlfab_inside()) /* the holder of the lock may be waiting for the interrupted call */
         return NVML_ERROR_IN_USE;
     nvmlfab_lock();
     if (references == 0) {
         answer = NVML_ERROR_UNINITIALIZED;
     } else if (--references == 0) {
         atomic_store_explicit(&nvmlfab_front.level, 0, memory_order_release);
-        if (nvmlfab_loaded()) /* a forked child that has not called yet has nothing to stop */
+        if (nvmlfab_loaded()) /* a forked child that has made no call has no core to stop */
             answer = (nvmlReturn_t)nvmlfab_ask(index, args);
         nvmlfab_end_handles();
     }

@@ -1,4 +1,4 @@
-/* Finding, loading and, after a fork, replacing the core. */
+/* Finding and loading the core, and replacing it after a fork. */
 #define _GNU_SOURCE
 #include "front.h"
 #include "host.h"
@@ -19,10 +19,10 @@
 #define FRONT_NAME "libnvidia-ml"
 #define CORE_NAME "libnvmlfab-core"
 
-static char own_path[PATH_MAX]; /* of this library, links resolved; empty if unknown */
+static char own_path[PATH_MAX]; /* this library's path without links; empty if unknown */
 
-/* The core in use: its path, and its file as it was. A forked process loads a copy of that,
- * wherever its root is by then and whatever lies under the path. */
+/* The path of the core, and a mapping of its file. A forked process loads a copy from the mapping, since its root
+ * may have changed, or the file at the path. */
 static struct {
     char path[PATH_MAX];
     void *image;
@@ -33,18 +33,18 @@ static struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* What the holder of the lock gets back with the unlock. */
+/* The state to restore at the unlock. */
 static struct {
     unsigned long mask;
     int cancel;
 } holder;
 
-static uint32_t generation = 1; /* what the mark says, where no fork empties it */
+static uint32_t generation = 1; /* the generation if no fork empties the mark */
 
 static uint32_t reload(uint32_t index, const uint64_t *args);
 static void forget_core_key(void);
 
-/* In a forked child. The Go runtime in it has lost its threads. */
+/* Runs in a forked child, where the Go runtime has lost its threads. */
 static void begin_generation(void)
 {
     if (nvmlfab_loaded()) {
@@ -55,8 +55,8 @@ static void begin_generation(void)
     atomic_store(nvmlfab_front.generation, generation);
 }
 
-/* Finds the mark empty in a child whose fork called no handlers. Nobody is left in it who
- * could give the lock back. Signals are blocked. */
+/* Detects a fork that called no handlers by its empty mark. The thread that held the lock does not exist in this
+ * child, so the lock is made anew. Signals are blocked. */
 static void notice_fork(void)
 {
     const uint32_t noticing = UINT32_MAX;
@@ -65,7 +65,7 @@ static void notice_fork(void)
         pthread_mutex_init(&lock, NULL);
         begin_generation();
     }
-    while (atomic_load(nvmlfab_front.generation) == noticing) /* another thread of the child is at it */
+    while (atomic_load(nvmlfab_front.generation) == noticing) /* another thread of the child is doing it */
         sched_yield();
 }
 
@@ -79,7 +79,7 @@ int nvmlfab_inside(void)
     return nvmlfab_met == (atomic_load(nvmlfab_front.generation) | NVMLFAB_INSIDE);
 }
 
-/* Answers whether the lock is held now, which it always is unless trying is enough. */
+/* Takes the lock, and returns whether it is held. With try it does not wait. */
 static int take_lock(int try)
 {
     int cancel;
@@ -109,8 +109,8 @@ void nvmlfab_unlock(void)
     host_set_signals(mask);
 }
 
-/* A fork waits for the lock, so that the child finds whole what it protects. In a handler
- * that interrupted a call it must not: the holder may be waiting for that call. */
+/* A fork takes the lock first, so that the child finds its data complete. In a signal handler that interrupted a
+ * call it must not wait for the lock, since the holder may be waiting for that call. */
 static _Thread_local int fork_holds __attribute__((tls_model("initial-exec")));
 
 static void before_fork(void) { fork_holds = take_lock(nvmlfab_inside()); }
@@ -130,7 +130,7 @@ static void child_after_fork(void)
         pthread_mutex_init(&lock, NULL);
 }
 
-/* The path is taken at load time, because a relative one means nothing after a chdir. */
+/* The path is determined at load time, since a relative path would be wrong after a chdir. */
 __attribute__((constructor)) static void set_up(void)
 {
     Dl_info info;
@@ -140,12 +140,12 @@ __attribute__((constructor)) static void set_up(void)
     pthread_atfork(before_fork, parent_after_fork, child_after_fork);
 }
 
-/* ---- Threads that meet the core ------------------------------------------------------ */
+/* ---- A thread's first call ------------------------------------------------------------ */
 
-/* A Go runtime gives a pthread key of its own a value in each thread that it meets. A forked
- * child has the value from a core whose threads are gone, and would wait for them in that
- * core's destructor at the end of the thread. */
-static _Atomic pthread_key_t core_key = PTHREAD_KEYS_MAX; /* that, or none */
+/* A Go runtime sets a value of its own pthread key in each thread that calls it. A forked child has the value of the
+ * old core, whose threads are gone. At the end of the thread the old core's destructor would wait for them for ever,
+ * so the value must be removed. */
+static _Atomic pthread_key_t core_key = PTHREAD_KEYS_MAX; /* PTHREAD_KEYS_MAX means none */
 
 static void forget_core_key(void)
 {
@@ -196,8 +196,8 @@ int nvmlfab_loaded(void)
     return call != NULL && call != reload;
 }
 
-/* The core stands beside the front under the front's own suffix: libnvidia-ml.so.V has
- * libnvmlfab-core.so.V. Container tooling collects *.so.V and so takes both along. */
+/* The core is in the front's folder and has the front's suffix: libnvidia-ml.so.V loads libnvmlfab-core.so.V.
+ * Container tooling collects *.so.V and so gets both. */
 static int core_path(char *path, size_t size)
 {
     const char *named = secure_getenv("NVMLFAB_CORE");
@@ -211,7 +211,7 @@ static int core_path(char *path, size_t size)
     return snprintf(path, size, "%.*s/%s%s", (int)(slash - own_path), own_path, CORE_NAME, suffix) < (int)size;
 }
 
-/* Finds the core's file and maps it, once in a process and its children. */
+/* Finds the core's file and maps it, once for a process and its children. */
 static nvmlReturn_t find_core(void)
 {
     if (core.image != NULL)
@@ -221,7 +221,7 @@ static nvmlReturn_t find_core(void)
         return NVML_ERROR_LIBRARY_NOT_FOUND;
     }
     struct stat st;
-    int fd = open(core.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* else the opening of a pipe might never end */
+    int fd = open(core.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: opening a pipe must not wait */
     if (fd < 0 || fstat(fd, &st) != 0) {
         host_complain("no core at %s; put it there or name it in NVMLFAB_CORE", core.path);
     } else if (!S_ISREG(st.st_mode)) {
@@ -239,8 +239,8 @@ static nvmlReturn_t find_core(void)
     return core.image != NULL ? NVML_SUCCESS : NVML_ERROR_LIBRARY_NOT_FOUND;
 }
 
-/* The Go runtime ends a process in which it finds no room: it reserves nearly 2 GB of
- * addresses, of which a few MB become memory. */
+/* The Go runtime ends its process if it finds too little address space. It reserves nearly 2 GB, of which a few MB
+ * get memory. */
 static int has_room(void)
 {
     const size_t need = (size_t)2 << 30;
@@ -248,8 +248,8 @@ static int has_room(void)
     return room != MAP_FAILED && munmap(room, need) == 0;
 }
 
-/* Writes the core to fd. A page that is gone from a file which somebody cut short is an error
- * for write, where reading it would be a SIGBUS. */
+/* Writes the core to fd from its mapping. If somebody has truncated the file, write returns an error, where reading
+ * the mapping would cause a SIGBUS. */
 static int write_core(int fd)
 {
     for (size_t done = 0; done < core.size;) {
@@ -261,13 +261,13 @@ static int write_core(int fd)
     return 1;
 }
 
-/* Copies the core under a path that no ancestor used: dlopen would otherwise answer with the
- * ancestor's core. Best is a file in memory, which has a path where /proc is mounted; next a
- * file that is removed as soon as it is loaded. Answers its descriptor or -1. */
+/* Copies the core to a path that no ancestor used, since dlopen would otherwise return the ancestor's core. The
+ * first choice is a file in memory, whose path needs a mounted /proc; the second is a file that is removed as soon
+ * as it is loaded. Returns a descriptor or -1. */
 static int copy_core(char *path, size_t size, int *named)
 {
     int fd = (int)syscall(SYS_memfd_create, "nvmlfab-core", 1 /* MFD_CLOEXEC */);
-    /* a number of its own for each generation, in case a process id comes back */
+    /* a number that differs between generations, in case a process id is used again */
     int own = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 100 + (int)(generation % 800));
     if (own >= 0) {
         close(fd);
@@ -296,7 +296,7 @@ static int copy_core(char *path, size_t size, int *named)
     return -1;
 }
 
-/* What a dlopen is asked and answers, which may run on another stack. */
+/* The arguments and result of a dlopen that may run on another stack. */
 struct opening {
     const char *path;
     void *core;
@@ -308,9 +308,8 @@ static void open_core(void *arg)
     opening->core = dlopen(opening->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-/* Gives back the pages of the core's relocations, a third of a megabyte, which the dynamic linker
- * has read and nobody reads again. They are those of a file, so a page that somebody does look at
- * comes back from there. */
+/* Gives back the pages of the core's relocations, a third of a megabyte. The dynamic linker has read them and nobody
+ * needs them any more. They are file pages, so the kernel can read them again if somebody does. */
 static void drop_relocations(void *core)
 {
     struct link_map *map;
@@ -323,7 +322,7 @@ static void drop_relocations(void *core)
         if (d->d_tag == DT_RELASZ)
             size = d->d_un.d_val;
     }
-    if (start < map->l_addr) /* a C library that leaves the address as the file has it */
+    if (start < map->l_addr) /* a C library that does not add the base address */
         start += map->l_addr;
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const uintptr_t first = (start + page - 1) / page * page, end = (start + size) / page * page;
@@ -331,8 +330,8 @@ static void drop_relocations(void *core)
         madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
-/* Loads path and exchanges hashes. The dynamic linker needs some 20 KB of stack, which a
- * thread may not have. */
+/* Loads path and compares hashes. The dynamic linker needs some 20 KB of stack, which the calling thread may not
+ * have. */
 static nvmlReturn_t greet(const char *path, struct nvmlfab_space *space, nvmlfab_call_fn *out)
 {
     static struct host_process process;
@@ -414,14 +413,14 @@ nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
         answer = (nvmlReturn_t)call(NVMLFAB_RESTORE, NULL);
     if (answer == NVML_SUCCESS) {
         atomic_store_explicit(&nvmlfab_front.call, call, memory_order_release);
-    } else if (!forked) { /* the next nvmlInit looks anew */
+    } else if (!forked) { /* the next nvmlInit searches again */
         munmap(core.image, core.size);
         core.image = NULL;
     }
     return answer;
 }
 
-/* Stands in for the core in a forked child until its first call. */
+/* Replaces the core in a forked child until its first call. */
 static uint32_t reload(uint32_t index, const uint64_t *args)
 {
     nvmlfab_lock();

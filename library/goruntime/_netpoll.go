@@ -2,16 +2,17 @@ package runtime
 
 import "internal/runtime/atomic"
 
-// The poller of the Go runtime, in place of netpoll_epoll.go: the core reads files, which never make one wait, and sleeps.
+// The network poller of the Go runtime, in place of netpoll_epoll.go. The core only reads files, which never block, so
+// this poller only sleeps.
 
-// pollWoken is 1 when the thread in netpoll is to wake up.
+// pollWoken is 1 if the thread in netpoll must wake up.
 var pollWoken uint32
 
 func netpollinit() {}
 
 func netpollIsPollDescriptor(uintptr) bool { return false }
 
-// netpollopen answers for every descriptor what epoll_ctl answers for a file: EPERM.
+// netpollopen answers EPERM for every descriptor, as epoll_ctl does for a file.
 func netpollopen(uintptr, *pollDesc) uintptr { return 1 }
 
 func netpollclose(uintptr) uintptr { return 0 }
@@ -24,7 +25,8 @@ func netpollBreak() {
 	}
 }
 
-// netpoll sleeps for up to delay nanoseconds, for ever if delay is negative. The scheduler lets one thread in at a time.
+// netpoll sleeps for up to delay nanoseconds, or for ever if delay is negative. The scheduler calls it from one thread
+// at a time.
 func netpoll(delay int64) (gList, int32) {
 	if delay != 0 {
 		futexsleep(&pollWoken, 0, delay)

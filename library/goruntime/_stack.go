@@ -2,13 +2,13 @@ package runtime
 
 import "unsafe"
 
-// What follows comes to the end of stack.go. Stacks of a megabyte and more lie in mappings of their own, with addresses below
-// them that nobody may touch. They are those of calls (library/core, makeRoom). A signal handler of the host's may run on
-// one, and would write over the heap with what has no room on it.
+// What follows is appended to stack.go. Stacks of a megabyte and more get mappings of their own, with inaccessible addresses
+// below them. They are the stacks of calls (makeRoom in library/core). A signal handler of the host's may run on one; if it
+// needs more room, it gets a fault and does not overwrite the heap.
 
 const (
 	apartFrom  = 1 << 20
-	apartGuard = 1 << 20 // addresses, no memory; a handler may have a large frame and begin far below the stack's end
+	apartGuard = 1 << 20 // addresses without memory; large, since a handler's frame may be large
 )
 
 func stackallocApart(n uintptr) stack {
@@ -20,7 +20,7 @@ func stackallocApart(n uintptr) stack {
 	if _, err = mmap(lo, n, _PROT_READ|_PROT_WRITE, _MAP_ANON|_MAP_PRIVATE|_MAP_FIXED, -1, 0); err != 0 {
 		throw("out of memory (stackalloc)")
 	}
-	sysNoHugePageOS(lo, n) // the first page would bring two megabytes
+	sysNoHugePageOS(lo, n) // with huge pages the first page would take two megabytes
 	memstats.stacks_sys.add(int64(n))
 	return stack{uintptr(lo), uintptr(lo) + n}
 }

@@ -1,27 +1,26 @@
-// Command goruntime writes what go build -overlay needs to link with a Go runtime that leaves its
-// process alone in ways that no setting can make it.
+// Command goruntime writes an overlay for go build -overlay. With it, a program is linked with a changed Go runtime
+// that leaves its process alone in ways that no setting of Go's can achieve.
 //
 // For a library (goruntime library DIR):
 //
-//   - It handles no signal, not even while it is being loaded: a handler that is called in that
-//     moment puts itself back afterwards, and a Go host whose SIGURG it answers hangs. And its
-//     threads unblock none. They would otherwise take SIGCHLD, SIGPROF and the first real-time
-//     signal from a host that blocks them and reads them from a signalfd.
-//   - It leaves the limit of open files as it is. Another thread of the host's may be changing it.
-//   - Its large stacks have a guard below them, since signal handlers of the host's may run on them.
-//   - It opens no descriptors to sleep on. A host that closes all of its own would otherwise be
-//     ended by the next collection.
+//   - It handles no signal, not even while it is being loaded. A handler that runs during the load would install itself again
+//     afterwards, and a Go host whose SIGURG it takes hangs. Its threads unblock no signal: otherwise they would take SIGCHLD,
+//     SIGPROF and the first real-time signal from a host that blocks these and reads them from a signalfd.
+//   - It does not change the limit of open files, since another thread of the host may be changing it.
+//   - Its large stacks have a guard below them, since signal handlers of the host may run on them.
+//   - It opens no descriptors for its poller. If a host closed these along with its own, the next garbage collection would
+//     end the process.
 //
-// For a program that only becomes another (goruntime exec DIR):
+// For a program that only becomes another one (goruntime exec DIR):
 //
-//   - It handles no signal and unblocks none, so that the other program finds them as they were.
-//   - It opens nothing in the place of standard input, output or error where one is closed.
+//   - It handles no signal and unblocks none, so that the other program finds them unchanged.
+//   - If standard input, output or error is closed, it opens no other file in its place.
 //
-// That of a program which does its own work first and may be interrupted (overlay launcher DIR) opens nothing there either.
+// For a program that does its own work first and may be interrupted (goruntime launcher DIR) only the latter holds.
 //
-// All are changes of files that belong to one release of Go, so the releases that were tried stand
-// here, and each file with its hash. Any other stops the build, since a library that changes the
-// signals of its process is worse than none. NVMLFAB_UNPATCHED=1 builds with the runtime as it is.
+// All changes are made to files of one release of Go. So each release that was tried is listed here, with the hash of
+// each file. Any other release stops the build, since a library that changes its process's signals is worse than none.
+// NVMLFAB_UNPATCHED=1 builds with the unchanged runtime.
 package main
 
 import (
@@ -38,9 +37,9 @@ import (
 	"strings"
 )
 
-// releases are the releases of Go that the changes were tried with, by "go1.26" for every go1.26.x,
-// and the sha256 of each file that is changed. A release in which another file differs is a further
-// entry, once the tests of signals and descriptors have passed with it.
+// releases are the releases of Go that the changes were tried with ("go1.26" for every go1.26.x), with the sha256 of
+// each file that is changed. If a later release differs in such a file, add another entry after the tests of signals
+// and descriptors pass with it.
 var releases = map[string]map[string]string{
 	"go1.26": {
 		"runtime/sigtab_linux_generic.go": "0e618e00f7d446bc55e03083f76a276e481652603d10c96e7662e943d5101513",
@@ -51,7 +50,7 @@ var releases = map[string]map[string]string{
 	},
 }
 
-// wanted is the release that go.mod names, for the line that says how to go on.
+// wanted is the release in go.mod. The error for an unknown release names it.
 const wanted = "go1.26.8"
 
 //go:embed _netpoll.go
@@ -60,14 +59,13 @@ var netpoll string
 //go:embed _stack.go
 var stack string
 
-// change makes one file of Go's standard library another.
+// change rewrites one file of Go's standard library.
 type change struct {
 	file string
 	edit func(text string) string
 }
 
-// flags are those of every line of the table of signals. A line with none is a signal that the
-// runtime leaves alone.
+// flags matches the flags in every line of the table of signals. The runtime leaves a signal without flags alone.
 var flags = regexp.MustCompile(`(?m)^(\t/\* [0-9]+ \*/ )\{[^"]*"`)
 
 var noSignals = change{"runtime/sigtab_linux_generic.go", func(text string) string {
@@ -78,7 +76,7 @@ var noDescriptors = change{"runtime/fds_unix.go", func(text string) string {
 	return after("func checkfds() {", "return", text)
 }}
 
-// changes are those of each kind of build.
+// changes are the changes of each kind of build.
 var changes = map[string][]change{
 	"library": {
 		noSignals,
@@ -94,7 +92,7 @@ var changes = map[string][]change{
 	"launcher": {noDescriptors},
 }
 
-// after adds a statement to text after the line that a function begins with.
+// after inserts a statement into text, after the first line of a function.
 func after(line, statement, text string) string {
 	return strings.Replace(text, line+"\n", line+"\n\t"+statement+"\n", 1)
 }
@@ -106,8 +104,8 @@ func main() {
 	}
 }
 
-// run writes DIR/overlay.json and the changed files beside it. The runtime is that of the go command
-// in PATH. Unpatched, the overlay is empty, and one line on stderr says so.
+// run writes DIR/overlay.json and the changed files. It changes the runtime of the go command in PATH. With unpatched
+// the overlay is empty, and one line on stderr says so.
 func run(args []string, unpatched bool, stderr io.Writer) error {
 	if len(args) != 2 || changes[args[0]] == nil {
 		return fmt.Errorf("usage: goruntime library|exec DIR")
@@ -136,7 +134,7 @@ func run(args []string, unpatched bool, stderr io.Writer) error {
 	return os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o644)
 }
 
-// patch writes the changed files into dir and returns the path of each by that of the original.
+// patch writes the changed files into dir and maps the path of each original to the path of its changed copy.
 func patch(list []change, version, goroot, dir string) (map[string]string, error) {
 	known := releases[series.FindString(version)]
 	if known == nil {

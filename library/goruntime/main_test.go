@@ -24,8 +24,8 @@ func goroot(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// release puts a go command first in PATH that says version, and whose root holds copies of the
-// runtime's files, each changed by edit.
+// release puts a go command into PATH that reports version and whose root has copies of the runtime's files, each
+// changed by edit.
 func release(t *testing.T, version string, edit func(name, text string) string) {
 	t.Helper()
 	root := t.TempDir()
@@ -44,8 +44,7 @@ func release(t *testing.T, version string, edit func(name, text string) string) 
 
 func same(_, text string) string { return text }
 
-// respelled is the table of signals as another author may write it: the expression in flags finds
-// 21 of its 65 lines.
+// respelled is the table of signals with other spacing: the expression in flags then matches only 21 of its 65 lines.
 func respelled(name, text string) string {
 	if name != noSignals.file {
 		return text
@@ -58,7 +57,7 @@ func respelled(name, text string) string {
 	})
 }
 
-// files returns the overlay's changed files by their names.
+// files returns the changed files by name.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "overlay.json"))
@@ -143,8 +142,8 @@ func TestAnyOtherRuntimeIsRefused(t *testing.T) {
 	}
 }
 
-// TestRespelledTableWouldPass: only the hash keeps the respelled table out. The change itself finds
-// some of its lines and is content.
+// TestRespelledTableWouldPass: the change itself succeeds on the respelled table, although it matches only some of its
+// lines. So only the hash can refuse it.
 func TestRespelledTableWouldPass(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(goroot(t), "src", noSignals.file))
 	require.NoError(t, err)
@@ -158,8 +157,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestGoMod: the release that a refusal names is that of go.mod's toolchain line, and one that is
-// known.
+// TestGoMod: the release that a refusal names is known, and is that of go.mod's toolchain line.
 func TestGoMod(t *testing.T) {
 	text, err := os.ReadFile("../../go.mod")
 	require.NoError(t, err)

@@ -20,8 +20,8 @@
 
 /* ---- Signals and limits -------------------------------------------------------------- */
 
-/* The C library's own: it cancels threads by the one, and by the other changes the identity
- * of all threads. A thread that blocks the latter makes setuid() wait for ever. */
+/* These two signals belong to the C library: it cancels threads with the first, and changes the identity of all
+ * threads with the second. If a thread blocked the second, setuid() would wait for ever. */
 enum { CANCEL = 32, SETXID = 33, SIGNALS = 64 };
 
 void host_save_process(struct host_process *was)
@@ -31,7 +31,7 @@ void host_save_process(struct host_process *was)
     getrlimit(RLIMIT_NOFILE, &was->files);
 }
 
-/* The base of the library that an address lies in, or NULL. */
+/* The base address of the library that has this address, or NULL. */
 static const void *base_of(const void *address)
 {
     Dl_info info;
@@ -89,7 +89,7 @@ _Atomic uint32_t *host_new_mark(uint32_t value)
     if (mark == MAP_FAILED)
         mark = &plain;
     else
-        madvise(mark, size, MADV_WIPEONFORK); /* without it the child finds the parent's number */
+        madvise(mark, size, MADV_WIPEONFORK); /* if this fails, the child reads the parent's number */
     atomic_store(mark, value);
     return mark;
 }
@@ -103,8 +103,8 @@ static void *wait_for_the_others(void *held)
     return NULL;
 }
 
-/* A Go runtime has some four threads of its own, and a collection brings one for each
- * processor; two more are a margin. They live at the same time, so the trial's do, too. */
+/* A Go runtime has some four threads of its own, a collection adds one for each processor, and two more are a
+ * margin. All of them exist at the same time, so the trial makes all of its threads at the same time, too. */
 int host_has_threads(void)
 {
     enum { FIRST = 6, MOST = 24 };
@@ -143,7 +143,7 @@ int host_has_stack(size_t size)
     return here > bottom && here - bottom <= whole && here - bottom >= size;
 }
 
-/* makecontext hands on ints alone, so what to do waits here; each thread has its own. */
+/* makecontext can pass only ints, so the work is passed here. Each thread has its own. */
 static _Thread_local struct {
     void (*work)(void *);
     void *arg;
@@ -174,8 +174,8 @@ int host_on_other_stack(void (*work)(void *), void *arg)
 
 /* ---- Messages ------------------------------------------------------------------------ */
 
-/* Writes without waiting. O_NONBLOCK is no way: it would belong to everybody who shares the
- * open file. A pipe that poll calls writable has room for a page, and a line is shorter. */
+/* Writes without blocking. It cannot set O_NONBLOCK, since that would affect everybody who shares the open file. A
+ * pipe that poll reports as writable has room for a page, and a line is shorter. */
 static void write_at_once(const char *line, size_t size)
 {
     if (send(STDERR_FILENO, line, size, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno != ENOTSOCK)
@@ -187,13 +187,13 @@ static void write_at_once(const char *line, size_t size)
     struct iovec part = {.iov_base = (void *)(uintptr_t)line, .iov_len = size};
     if (fstat(STDERR_FILENO, &file) == 0 && S_ISFIFO(file.st_mode) &&
         (pwritev2(STDERR_FILENO, &part, 1, -1, RWF_NOWAIT) >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS)))
-        return; /* another thread may have filled the pipe meanwhile, and then it says EAGAIN */
+        return; /* EAGAIN: another thread has filled the pipe meanwhile */
     if (write(STDERR_FILENO, line, size) < 0)
-        return; /* nowhere left to say it */
+        return; /* there is nowhere to report it */
 }
 
-/* A SIGPIPE that writing brings is for this thread: it is taken back while it is blocked. One
- * that was waiting before is the host's. */
+/* A SIGPIPE from this write goes to this thread, which blocks it and takes it back. A SIGPIPE that was pending
+ * before is the host's and stays. */
 static void write_quietly(const char *line, size_t size)
 {
     sigset_t pending;

@@ -1,5 +1,5 @@
-// Package host is C for living in a process that belongs to somebody else: the front compiles it, the core and the NVENC
-// filter link it. Its functions for Go are those that need more than Go can do in such a process.
+// Package host is C code for a library that lives in somebody else's process. The front compiles it; the core and the
+// NVENC filter link it. Its Go functions do what Go itself cannot do safely in such a process.
 package host
 
 /*
@@ -14,16 +14,16 @@ import "C"
 
 import "unsafe"
 
-// Getenv reads the process's environment as it is now; os.Getenv remembers an older one. In a program that has more
-// privileges than the user who started it (AT_SECURE), no variable is set.
+// Getenv reads the present environment of the process; os.Getenv has an older copy. If the program has more privileges
+// than the user who started it (AT_SECURE), no variable is set.
 func Getenv(name string) string {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
 	return C.GoString(C.secure_getenv(c))
 }
 
-// Complain says text in one line of at most a kilobyte on standard error. It waits for nobody, and a broken pipe brings the
-// process no SIGPIPE.
+// Complain prints text as one line of at most a kilobyte on standard error. It never blocks, and a broken pipe causes
+// no SIGPIPE.
 func Complain(text string) {
 	c := C.CString(text)
 	defer C.free(unsafe.Pointer(c))

@@ -1,6 +1,5 @@
-/* What a library does that lives in somebody else's process: it leaves signals, limits and
- * stacks as they were, notices forks, and says what is wrong without doing harm. The front
- * and the two Go libraries share it. */
+/* Functions for a library that lives in somebody else's process: they keep signals, limits and stacks unchanged,
+ * detect forks, and print messages without doing harm. The front and the two Go libraries use them. */
 #ifndef NVMLFAB_HOST_H
 #define NVMLFAB_HOST_H
 
@@ -10,14 +9,14 @@
 #include <stdint.h>
 #include <sys/resource.h>
 
-/* The kernel's struct sigaction, which the C library refuses to touch for signals 32 and
- * 33: handler, flags, restorer, mask. */
+/* The kernel's struct sigaction: handler, flags, restorer, mask. The C library's sigaction refuses signals 32 and
+ * 33. */
 struct host_disposition {
     unsigned long word[4];
 };
 
-/* What a Go library may change in a process as it loads: how signals are handled, and the
- * limit of open files. */
+/* What a Go library may change in the process when it is loaded: how signals are handled, and the limit of open
+ * files. */
 struct host_process {
     struct host_disposition signal[65];
     struct rlimit files;
@@ -25,41 +24,41 @@ struct host_process {
 
 void host_save_process(struct host_process *was);
 
-/* Takes back what the Go library changed, and only that: other threads of the host may have
- * set handlers and limits meanwhile. inside is an address in the library. */
+/* Undoes what the Go library changed, and only that, since other threads of the host may have set handlers and
+ * limits meanwhile. inside is an address in the library. */
 void host_restore_process(const struct host_process *was, const void *inside);
 
-/* What a Go runtime changes in a thread as they meet: it unblocks signals, SIGCHLD for one,
- * and sets an alternate stack where there is none. */
+/* What a Go runtime changes in a thread that calls it for the first time: it unblocks signals such as SIGCHLD, and
+ * sets an alternate stack if there is none. */
 struct host_thread {
     unsigned long mask;
     stack_t stack;
 };
 
-/* Saving also blocks every signal but the C library's own two. Threads of the Go runtime
- * inherit that, so that the host's signals go to the host's threads. */
+/* Saves the state and blocks every signal but the C library's two. Threads of the Go runtime inherit that mask, so
+ * the host's signals go to the host's threads. */
 void host_save_thread(struct host_thread *was);
 void host_restore_thread(const struct host_thread *was);
 
 unsigned long host_block_signals(void);
 void host_set_signals(unsigned long mask);
 
-/* A process is told by a number on a page that the kernel empties in each forked child, also
- * in one that calls no fork handlers (_Fork, the bare system call). Where the kernel cannot
- * do that (before Linux 4.14), fork handlers alone must do. */
+/* A mark is a number on a page that the kernel empties in each forked child, also if the fork called no fork
+ * handlers (_Fork, the bare system call). Before Linux 4.14 the kernel cannot do that, and only the fork handlers
+ * detect a fork. */
 _Atomic uint32_t *host_new_mark(uint32_t value);
 
-/* Whether as many threads can be made as a Go runtime needs. If not it would end the process. */
+/* Whether enough threads for a Go runtime can be made. If not, the runtime would end the process. */
 int host_has_threads(void);
 
 /* Whether the calling thread has size bytes of stack left. */
 int host_has_stack(size_t size);
 
-/* Runs work(arg) on a stack of its own, in the same thread. Answers 0, or -1 without memory. */
+/* Runs work(arg) in the same thread, on another stack. Returns 0, or -1 without memory. */
 int host_on_other_stack(void (*work)(void *arg), void *arg);
 
-/* Says one line on stderr, at most 1 KB of it. It never blocks, and sends the host no
- * SIGPIPE: where nobody listens, the line is lost. */
+/* Prints one line of at most 1 KB on stderr. It never blocks and never raises SIGPIPE: if nobody reads, the line is
+ * lost. */
 void host_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

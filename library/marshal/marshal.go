@@ -1,4 +1,5 @@
-// Package marshal moves arguments and results between C memory and Go values. It alone follows a caller's pointers.
+// Package marshal moves arguments and results between C memory and Go values. No other package follows a caller's
+// pointers.
 package marshal
 
 import (
@@ -10,10 +11,10 @@ import (
 // Word reads argument i as a T of at most eight bytes.
 func Word[T any](args unsafe.Pointer, i uintptr) T { return *(*T)(unsafe.Add(args, i*8)) }
 
-// Pointer reads argument i as an address of the caller's.
+// Pointer reads argument i as an address in the caller's memory.
 func Pointer(args unsafe.Pointer, i uintptr) unsafe.Pointer { return Word[unsafe.Pointer](args, i) }
 
-// Handles turns engine objects into the addresses that stand for them.
+// Handles converts engine objects to the addresses that are their handles.
 func Handles[T interface {
 	Handle() (uintptr, abi.Return)
 }](list []T) ([]uintptr, abi.Return) {
@@ -27,7 +28,7 @@ func Handles[T interface {
 	return out, abi.SUCCESS
 }
 
-// maxText bounds how far a caller's string is read: names and identifiers are short.
+// maxText is the longest C string that is read from a caller: names and identifiers are shorter.
 const maxText = 4096
 
 // Text reads argument i as a C string.
@@ -43,15 +44,15 @@ func Text(args unsafe.Pointer, i uintptr) (string, bool) {
 	return string(unsafe.Slice((*byte)(p), n)), true
 }
 
-// Get and put copy the first n bytes of a struct, as raw bytes: the caller's memory is
-// none of the garbage collector's business.
+// Get and Put copy the first n bytes of a struct as raw bytes, since the garbage collector must not treat the caller's
+// memory as its own.
 func Get(to, from unsafe.Pointer, n int) {
 	copy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(from), n))
 }
 
 func Put(to, from unsafe.Pointer, n int) { Get(to, from, n) }
 
-// PutText writes s and its terminator if size bytes hold them.
+// PutText writes s and its terminator, or fails if size bytes are too few.
 func PutText(to unsafe.Pointer, size uint32, s string) abi.Return {
 	if uint64(len(s))+1 > uint64(size) {
 		return abi.ERROR_INSUFFICIENT_SIZE
@@ -62,7 +63,7 @@ func PutText(to unsafe.Pointer, size uint32, s string) abi.Return {
 	return abi.SUCCESS
 }
 
-// PutCropped writes as much of s as size bytes hold, terminated.
+// PutCropped writes as much of s as fits into size bytes, with a terminator.
 func PutCropped(to unsafe.Pointer, size uint32, s string) abi.Return {
 	if size == 0 {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -70,7 +71,7 @@ func PutCropped(to unsafe.Pointer, size uint32, s string) abi.Return {
 	return PutText(to, size, s[:min(uint64(len(s)), uint64(size)-1)])
 }
 
-// PutSized writes data where *size says how much the caller has; *size answers how much there is.
+// PutSized writes data. *size is the room that the caller has, and becomes the size of the data.
 func PutSized(to, size unsafe.Pointer, data []byte) abi.Return {
 	n := (*uint32)(size)
 	room := *n
@@ -82,8 +83,8 @@ func PutSized(to, size unsafe.Pointer, data []byte) abi.Return {
 	return abi.SUCCESS
 }
 
-// PutList writes a list where *count says how many elements the caller has; *count answers
-// how many there are. Elements are stride bytes apart, of which no more is written.
+// PutList writes a list. *count is the number of elements that the caller has room for, and becomes the number of
+// elements in the list. Elements are stride bytes apart, and no more than stride bytes of each are written.
 func PutList[T any](count, array unsafe.Pointer, list []T, stride int, nullQuery bool) abi.Return {
 	n := (*uint32)(count)
 	room := *n
@@ -102,7 +103,7 @@ func PutList[T any](count, array unsafe.Pointer, list []T, stride int, nullQuery
 	return PutArray(array, list, stride)
 }
 
-// Both is p, and nil if q is: two arrays under one count come together.
+// Both is p, or nil if q is nil: two arrays with one count must be given together.
 func Both(p, q unsafe.Pointer) unsafe.Pointer {
 	if q == nil {
 		return nil
@@ -121,10 +122,10 @@ func PutArray[T any](array unsafe.Pointer, list []T, stride int) abi.Return {
 	return abi.SUCCESS
 }
 
-// maxElements bounds an array whose length a caller passes by value.
+// maxElements bounds an array whose length the caller passes by value.
 const maxElements = 1 << 16
 
-// GetArray copies an array of the caller's.
+// GetArray copies an array of the caller.
 func GetArray[T any](array unsafe.Pointer, n, stride int) ([]T, bool) {
 	if n < 0 || n > maxElements {
 		return nil, false
@@ -136,8 +137,8 @@ func GetArray[T any](array unsafe.Pointer, n, stride int) ([]T, bool) {
 	return out, true
 }
 
-// Counted is how many bytes a caller proves of a struct that ends in an array of room
-// elements, of which a field says how many there are.
+// Counted sets n to the size of a struct that ends in an array, of which a field of the struct gives the number of
+// elements. It fails if there are more than room elements.
 func Counted(n *int, p unsafe.Pointer, field uintptr, array, stride, room int) bool {
 	have := *(*uint32)(unsafe.Add(p, field))
 	*n = array + int(have)*stride
