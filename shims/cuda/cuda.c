@@ -1,5 +1,5 @@
-/* A libcuda.so.1 for staged driver folders, where container tooling wants one beside libnvidia-ml: it says that there is no
- * device, as NVIDIA's own does on a machine without a GPU. */
+/* A libcuda.so.1 for staged driver folders, since container tooling expects one next to libnvidia-ml. It answers
+ * that there is no device, as NVIDIA's does on a machine without a GPU. */
 
 #define API __attribute__((visibility("default")))
 

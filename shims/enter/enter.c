@@ -1,8 +1,9 @@
-/* nvmlfab-enter PROGRAM ARGV... enters a user namespace in which the caller is who it was, and becomes PROGRAM with the
- * arguments ARGV, able to mount.
+/* nvmlfab-enter PROGRAM ARGV... enters a user namespace in which the caller keeps its user and group and may mount,
+ * and then executes PROGRAM with the arguments ARGV.
  *
- * nvmlfab cannot do that itself: a process with several threads cannot enter a user namespace, and a Go program has several
- * before its first line. Where it fails, nvmlfab cannot mount and says so, so nothing is said here. */
+ * nvmlfab cannot do that itself: a process with several threads cannot enter a user namespace, and a Go program has
+ * several threads from the start. If it fails, this program prints nothing, since nvmlfab then cannot mount and
+ * reports that. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The kernel takes at most 340 lines and a page of text. */
+/* The kernel accepts at most 340 lines and a page of text. */
 enum { MAP = 4096 };
 
 static int put(const char *path, const char *text)
@@ -28,8 +29,7 @@ static int put(const char *path, const char *text)
     return n == (ssize_t)strlen(text) ? 0 : -1;
 }
 
-/* everyone writes to text the map in which every user or group that this process knows stands for itself. It returns how
- * many there are. */
+/* everyone writes to text a map of every user or group that this process knows to itself. It returns their number. */
 static unsigned long everyone(const char *path, char text[MAP])
 {
     unsigned long inside, outside, count, all = 0;
@@ -44,8 +44,8 @@ static unsigned long everyone(const char *path, char text[MAP])
     return used < MAP ? all : 0;
 }
 
-/* writer is a process that stays in the old namespace, since only from there more than one user can be mapped. When go is
- * written to, it writes the maps of its parent, and its exit status says which ones it could write. */
+/* writer is a process that stays in the old namespace, since only from there more than one user can be mapped. When
+ * something is written to go, it writes the maps of its parent. Its exit status says which maps it could write. */
 enum { USERS = 1, GROUPS = 2 };
 
 static pid_t writer(const int go[2], const char *users, const char *groups)
@@ -67,7 +67,7 @@ static pid_t writer(const int go[2], const char *users, const char *groups)
     _exit(done);
 }
 
-/* may says whether this process has a capability. */
+/* may reports whether this process has a capability. */
 static int may(int capability)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -75,7 +75,7 @@ static int may(int capability)
     return syscall(SYS_capget, &header, data) == 0 && data[0].effective & 1u << capability;
 }
 
-/* enter_namespace maps all users and groups where the caller may, and otherwise the caller alone. */
+/* enter_namespace maps all users and groups if the caller may do that, and otherwise the caller alone. */
 static int enter_namespace(void)
 {
     static char users[MAP], groups[MAP];
@@ -106,7 +106,7 @@ static int enter_namespace(void)
     if (!(done & USERS) && put("/proc/self/uid_map", own_user) != 0)
         return -1;
     if (!(done & GROUPS)) {
-        put("/proc/self/setgroups", "deny"); /* the kernel's condition for the next; old kernels have no such file */
+        put("/proc/self/setgroups", "deny"); /* the kernel demands it; old kernels lack the file */
         if (put("/proc/self/gid_map", own_group) != 0)
             return -1;
     }
@@ -120,7 +120,7 @@ static void enter(void)
 {
     if (enter_namespace() != 0)
         return;
-    /* The right to mount, kept beyond execve, which would take it from an ordinary user. */
+    /* Keeps the right to mount beyond execve, which would otherwise remove it from an ordinary user. */
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct data[2];
     if (syscall(SYS_capget, &header, data) != 0)

@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// memory is an address space to read. Process memory is one, the bytes of a test another.
+// memory is an address space that can be read. Tests use bytes in place of the process's memory.
 type memory interface {
-	// read fills b from addr on. It reports whether all of it could be read.
+	// read fills b from addr on and reports whether all of it could be read.
 	read(addr uint64, b []byte) bool
 }
 
 // object is a loaded ELF object, as dl_iterate_phdr describes it.
 type object struct {
-	name    string // its path; empty for the program itself
-	base    uint64 // what is added to the addresses in it
+	name    string // its path; empty for the program
+	base    uint64 // is added to the addresses in the object
 	headers []programHeader
 }
 
@@ -50,10 +50,10 @@ const (
 	sizeofSymbol  = 24
 )
 
-// relocations are the types that make the dynamic linker write a function's address into a slot.
+// relocations are the relocation types for which the dynamic linker writes a function's address into a slot.
 type relocations struct{ jumpSlot, globDat uint32 }
 
-// machines has the relocations of each architecture, by Go's name for it.
+// machines has the relocation types of each architecture, by Go's name for it.
 var machines = map[string]relocations{
 	"amd64": {jumpSlot: 7, globDat: 6},
 	"arm64": {jumpSlot: 1026, globDat: 1025},
@@ -61,9 +61,9 @@ var machines = map[string]relocations{
 
 var errBroken = errors.New("its dynamic section makes no sense")
 
-// slots returns the addresses of the slots through which o calls symbol, in ascending order. Both relocation tables are
-// searched, since a function that is called through the PLT has a jump slot in one, and one that is not (-fno-plt, or its
-// address taken) an entry in the other.
+// slots returns the addresses of the slots through which o calls symbol, in ascending order. It searches both
+// relocation tables: a function that is called through the PLT has a jump slot in one; a function that is called
+// without it (-fno-plt), or whose address is taken, has an entry in the other.
 func (o *object) slots(m memory, machine relocations, symbol string) ([]uint64, error) {
 	d, err := o.dynamic(m)
 	if err != nil {
@@ -94,7 +94,7 @@ func (o *object) slots(m memory, machine relocations, symbol string) ([]uint64, 
 	var found []uint64
 	tables := []struct{ at, size uint64 }{{d[dtJmpRel], d[dtPltRelSz]}, {d[dtRela], d[dtRelaSz]}}
 	if d[dtPltRel] != 0 && d[dtPltRel] != dtRela {
-		tables = tables[1:] // neither architecture has tables without addends
+		tables = tables[1:] // on these architectures all tables have addends
 	}
 	if d[dtRelaEnt] != 0 && d[dtRelaEnt] != sizeofRela {
 		return nil, fmt.Errorf("%s: %w", o.name, errBroken)
@@ -125,7 +125,7 @@ func (o *object) slots(m memory, machine relocations, symbol string) ([]uint64, 
 	return slices.Compact(found), nil
 }
 
-// dynamic returns the entries of the dynamic section that matter here.
+// dynamic returns the entries of the dynamic section that the filter needs.
 func (o *object) dynamic(m memory) (map[uint64]uint64, error) {
 	found := map[uint64]uint64{}
 	for _, h := range o.headers {
@@ -172,8 +172,8 @@ func eachRela(m memory, at, size uint64, visit func(offset, info uint64)) error 
 	return nil
 }
 
-// pointer makes an address of an entry of the dynamic section. glibc has added the base to it, musl leaves it as it is in
-// the file.
+// pointer converts an address in the dynamic section. glibc has added the base to it already; musl leaves the file's
+// value.
 func (o *object) pointer(value uint64) (uint64, bool) {
 	moved, ok := add(o.base, value)
 	relative := ok && o.contains(moved, 0)
@@ -183,7 +183,7 @@ func (o *object) pointer(value uint64) (uint64, bool) {
 	return moved, relative
 }
 
-// contains tells whether addr is in a segment that has all of the flags.
+// contains reports whether addr is in a segment that has all of the flags.
 func (o *object) contains(addr uint64, flags uint32) bool {
 	for _, h := range o.headers {
 		start, ok := add(o.base, h.Vaddr)
@@ -194,10 +194,10 @@ func (o *object) contains(addr uint64, flags uint32) bool {
 	return false
 }
 
-// writable tells whether a slot at addr is where the dynamic linker could have written.
+// writable reports whether the dynamic linker could have written a slot at addr.
 func (o *object) writable(addr uint64) bool {
 	return addr <= math.MaxUint64-7 && o.contains(addr, pfW) && o.contains(addr+7, pfW)
 }
 
-// add is a sum that does not wrap around.
+// add returns a sum, and false if it wraps around.
 func add(a, b uint64) (uint64, bool) { return a + b, a+b >= a }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// image is memory that holds an ELF object at base.
+// image is memory with an ELF object at base.
 type image struct {
 	base  uint64
 	bytes []byte
@@ -58,7 +58,7 @@ type rela struct {
 	symbol string
 }
 
-// Places in the images that build makes. The second segment is writable.
+// Offsets in the images that build makes. The second segment is writable.
 const (
 	dynamicAt = 0x200
 	symbolsAt = 0x400
@@ -69,7 +69,7 @@ const (
 	imageSize = 0x2000
 )
 
-// build makes an image of a loaded object, with absolute pointers in the dynamic section or with those of the file.
+// build makes an image of a loaded object, with absolute pointers in the dynamic section or with the file's pointers.
 func build(base uint64, absolute bool, jmprel, relas []rela, change func(dynamic map[uint64]uint64)) image {
 	b := make([]byte, imageSize)
 	put := func(at int, words ...uint64) {
@@ -125,7 +125,7 @@ func build(base uint64, absolute bool, jmprel, relas []rela, change func(dynamic
 	return image{base, b}
 }
 
-// typical has slots of ioctl in both tables among others.
+// typical has slots of ioctl in both tables, among other entries.
 func typical(machine relocations) (jmprel, relas []rela) {
 	jmprel = []rela{
 		{writable, machine.jumpSlot, "open"},
@@ -226,7 +226,7 @@ func TestSlotsOfBrokenObjects(t *testing.T) {
 	assert.Empty(t, found)
 }
 
-// TestOwnImports: what this very process imports.
+// TestOwnImports reads the imports of the test process.
 func TestOwnImports(t *testing.T) {
 	objects, _ := loaded()
 	require.NotEmpty(t, objects)

@@ -1,8 +1,9 @@
-// Package gpufilter lets a container that has some of the host's GPUs open NVENC sessions.
+// Package gpufilter lets a container that has only some of the host's GPUs open NVENC sessions.
 //
-// The drivers 570 to 595 fail such a session: libcuda and libnvcuvid ask NVIDIA's resource manager for the host's GPUs and
-// give up on one whose device node does not open. The filter takes these GPUs out of the answers. It changes the slots
-// through which NVIDIA's libraries call ioctl, and nothing else in the process; docs/nvenc-filter.md has the details.
+// On drivers 570 to 595 such a session fails: libcuda and libnvcuvid ask NVIDIA's resource manager for all of the
+// host's GPUs and give up if the device node of one does not open. The filter removes these GPUs from the answers. It
+// changes the slots through which NVIDIA's libraries call ioctl, and nothing else in the process; docs/nvenc-filter.md
+// has the details.
 package gpufilter
 
 import (
@@ -14,20 +15,20 @@ import (
 	"sync"
 )
 
-// Variables that steer the filter.
+// Variables that control the filter.
 const (
 	variable      = "NVMLFAB_GPUFILTER" // "off" turns it off
-	debugVariable = "NVMLFAB_DEBUG"     // if set, the filter says on standard error what it did
+	debugVariable = "NVMLFAB_DEBUG"     // if set, the filter prints what it did on standard error
 )
 
-// libraries are those that enumerate GPUs, by the name without version.
+// libraries are the libraries that enumerate GPUs, without versions.
 var libraries = []string{"libcuda.so", "libnvcuvid.so", "libnvidia-encode.so"}
 
 var installing sync.Mutex
 
-// Install puts the filter into the NVIDIA libraries that are loaded, if a GPU of the host is hidden from this process and
-// NVMLFAB_GPUFILTER is not "off". It is meant to be called before every NVENC session: while no library has come or gone
-// since the last call, that costs next to nothing. An error means that a library could not be changed and is as it was.
+// Install puts the filter into the loaded NVIDIA libraries, if a GPU of the host is hidden from this process and
+// NVMLFAB_GPUFILTER is not "off". Call it before every NVENC session: it costs next to nothing unless a library was
+// loaded or unloaded since the last call. An error means that a library could not be changed and is as it was.
 func Install() error {
 	installing.Lock()
 	defer installing.Unlock()
@@ -72,10 +73,10 @@ func Install() error {
 	return nil
 }
 
-// patch leads o's calls of ioctl to the hook and returns the slots that do.
+// patch directs o's calls of ioctl to the hook and returns the changed slots.
 func (o *object) patch() ([]uint64, error) {
 	release, ok := o.hold()
-	if !ok { // unloaded meanwhile
+	if !ok { // it has been unloaded meanwhile
 		return nil, nil
 	}
 	defer release()
@@ -105,9 +106,9 @@ func (o *object) patch() ([]uint64, error) {
 	return slots, nil
 }
 
-// BoundImport returns the address that the first loaded object whose path contains object calls for symbol, which it
-// imports: a function, or, as long as a lazy import has not been called, a place in the object's own PLT. There is none if
-// no such object is loaded, or if it does not import the symbol.
+// BoundImport returns the address that the first loaded object whose path contains object calls for symbol. That is a
+// function or, for a lazy import that has not been called yet, a place in the object's own PLT. There is none if no
+// such object is loaded, or if it does not import the symbol.
 func BoundImport(object, symbol string) (address uintptr, ok bool) {
 	objects, _ := loaded()
 	for i := range objects {
@@ -133,7 +134,7 @@ func BoundImport(object, symbol string) (address uintptr, ok bool) {
 	return 0, false
 }
 
-// isTarget tells whether path is that of one of the libraries, with or without a version after its name.
+// isTarget reports whether path is the path of one of the libraries, with or without a version.
 func isTarget(path string) bool {
 	base := filepath.Base(path)
 	for _, name := range libraries {

@@ -1,4 +1,4 @@
-/* This never enters Go, so it works in every thread and in a forked child. */
+/* This code never enters Go, so it works in every thread and in a forked child. */
 #define _GNU_SOURCE
 #include "hook.h"
 
@@ -29,7 +29,7 @@ typedef struct {
 } NVOS54_PARAMETERS;
 _Static_assert(sizeof(NVOS54_PARAMETERS) == 32 && offsetof(NVOS54_PARAMETERS, status) == 28, "NVOS54_PARAMETERS");
 
-/* Replaced as a whole and never freed, since a call may be reading it. */
+/* A table is replaced as a whole and never freed, since a call may still be reading it. */
 struct table {
     uint64_t control;
     uint32_t count;
@@ -66,7 +66,8 @@ void gpufilter_filter(uint32_t *ids, uint32_t *flags, const uint32_t *keep, uint
     memset(ids + to, 0xff, (MAX_GPUS - to) * sizeof *ids); /* INVALID_ID */
 }
 
-/* An answer has gpuIds; that about probed GPUs also has excludedGpuIds, and, from driver 580 on, gpuFlags. */
+/* An answer about attached GPUs has gpuIds. An answer about probed GPUs also has excludedGpuIds and, from driver 580
+ * on, gpuFlags. */
 static int is_enumeration(const NVOS54_PARAMETERS *call)
 {
     if (call->cmd == NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS)
@@ -92,10 +93,10 @@ static __attribute__((noinline, cold)) void rewrite(int fd, const NVOS54_PARAMET
     gpufilter_filter(call->params, call->paramsSize == 3 * 4 * MAX_GPUS ? call->params + 2 * MAX_GPUS : NULL, table->id, table->count);
 }
 
-extern int ioctl(int fd, unsigned long request, ...) __attribute__((noplt)); /* one jump less, a fifth of the cost */
+extern int ioctl(int fd, unsigned long request, ...) __attribute__((noplt)); /* saves a fifth of the cost */
 
-/* Reads the argument only after the kernel accepted it, since it may be no pointer. This is a
- * separate function so that other calls need not save registers. */
+/* Reads the argument only if the kernel accepted it, since otherwise it may not be a pointer. It is a separate
+ * function so that other calls need not save registers. */
 static __attribute__((noinline)) int control(int fd, unsigned long request, const void *arg)
 {
     int result = ioctl(fd, request, arg);
@@ -104,7 +105,7 @@ static __attribute__((noinline)) int control(int fd, unsigned long request, cons
     return result;
 }
 
-/* ioctl takes its argument as one more of any number, which these architectures pass as they pass a third. */
+/* ioctl is variadic. On these architectures its variable argument is passed in the same way as a third fixed one. */
 static int hook(int fd, unsigned long request, void *arg)
 {
     if (((uint32_t)request & ~IOC_SIZE) != NV_ESC_RM_CONTROL)
@@ -205,7 +206,7 @@ void gpufilter_remember(struct gpufilter_generation generation, const uint64_t *
         seen.slot[i] = (uintptr_t)slots[i];
 }
 
-/* The dynamic linker unloads nothing as long as it is in here. */
+/* The dynamic linker unloads nothing while this callback runs. */
 static int compare(struct dl_phdr_info *info, size_t size, void *data)
 {
     (void)size;

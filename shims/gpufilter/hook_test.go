@@ -12,8 +12,8 @@ import (
 
 const invalid = 0xffffffff
 
-// TestFilterProperties: whatever the answer and whatever is kept, the filter leaves a strict, non-empty subset in order, with
-// the rest filled by sentinels and each flag with its id, or it leaves everything as it is.
+// TestFilterProperties: for any answer and any set of ids to keep, either the filter keeps a non-empty proper subset in
+// order, fills the rest with sentinels and moves each flag with its id, or it changes nothing.
 func TestFilterProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	changed := 0
@@ -25,9 +25,9 @@ func TestFilterProperties(t *testing.T) {
 			flags[i] = random.Uint32()
 			switch {
 			case i < live:
-				ids[i] = uint32(random.IntN(40)) << 8 // few numbers, so that some are kept and some occur twice
+				ids[i] = uint32(random.IntN(40)) << 8 // so that some are kept and some occur twice
 			case i > live && random.IntN(4) == 0:
-				ids[i] = random.Uint32() // rubbish behind the sentinel
+				ids[i] = random.Uint32() // garbage after the sentinel
 			}
 		}
 		var keep []uint32
@@ -91,7 +91,7 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// TestHookIsStrictC: cgo compiles hook.c with flags under which code of its own passes, too.
+// TestHookIsStrictC compiles hook.c with strict warnings, since cgo's own code cannot be compiled with them.
 func TestHookIsStrictC(t *testing.T) {
 	for _, file := range []string{"hook.c", "lib/library.c"} {
 		out, err := exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-fsyntax-only", "-I", "../../library/host", file).CombinedOutput()

@@ -23,10 +23,10 @@ type mapping struct {
 	protection protection
 }
 
-// mappings are those of a process, in ascending order.
+// mappings are the mappings of a process, in ascending order.
 type mappings []mapping
 
-// parseMaps reads the text of /proc/self/maps. A line that is none of its lines is left out.
+// parseMaps reads the text of /proc/self/maps. It ignores lines of another form.
 func parseMaps(text string) mappings {
 	var found mappings
 	for line := range strings.Lines(text) {
@@ -60,7 +60,7 @@ func parseMapping(line string) (mapping, bool) {
 	return m, true
 }
 
-// at returns the protection of the page with addr.
+// at returns the protection of the page that contains addr.
 func (m mappings) at(addr uint64) (protection, bool) {
 	i, found := slices.BinarySearchFunc(m, addr, func(m mapping, addr uint64) int { return cmp.Compare(m.start, addr) })
 	if !found {
@@ -72,7 +72,7 @@ func (m mappings) at(addr uint64) (protection, bool) {
 	return m[i].protection, true
 }
 
-// readable tells whether n bytes from addr on can be read.
+// readable reports whether n bytes from addr on can be read.
 func (m mappings) readable(addr, n uint64) bool {
 	end, ok := add(addr, n)
 	for ok && addr < end {

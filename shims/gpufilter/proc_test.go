@@ -73,8 +73,8 @@ func TestParseAddress(t *testing.T) {
 		"0001:01:00.0":     0x10100,
 		"0009:01:00.0":     0x90100,
 		"ffff:00:00.0":     0xffff0000,
-		"00000008:06:00.0": 0x80600, // as some programs write it
-		"10000:e1:00.0":    0xe100,  // beyond 16 bits
+		"00000008:06:00.0": 0x80600, // some programs write it like this
+		"10000:e1:00.0":    0xe100,  // more than 16 bits
 		"0000:1B:00.0":     0x1b00,
 	} {
 		got, ok := parseAddress(address)
@@ -104,7 +104,8 @@ func TestParseMinor(t *testing.T) {
 	}
 }
 
-// fakeHost lays out a host: addresses with minor numbers under /proc, addresses in /sys, names in /dev that open.
+// fakeHost makes folders of a host: addresses with minor numbers in /proc, addresses in /sys, and device nodes that
+// open in /dev.
 func fakeHost(t *testing.T, proc map[string]string, sys, dev []string) host {
 	t.Helper()
 	root := t.TempDir()
@@ -149,7 +150,7 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// TestSurveyKeepsNoDescriptors, not even those of Go's poller.
+// TestSurveyKeepsNoDescriptors: a survey leaves no descriptor open, not even those of Go's poller.
 func TestSurveyKeepsNoDescriptors(t *testing.T) {
 	h := fakeHost(t, map[string]string{"0000:01:00.0": "0"}, nil, []string{"nvidia0"})
 	before := descriptors()

@@ -26,10 +26,10 @@ func debugf(format string, args ...any) {
 	}
 }
 
-// hook is the address of the C function that takes ioctl's place.
+// hook is the address of the C function that replaces ioctl.
 func hook() uintptr { return uintptr(C.gpufilter_hook()) }
 
-// publish hands the ids to keep to the hook.
+// publish gives the hook the ids to keep.
 func publish(keep []gpuID, control uint64) error {
 	if C.gpufilter_publish((*C.uint32_t)(unsafe.SliceData(keep)), C.uint32_t(len(keep)), C.uint64_t(control)) == 0 {
 		return syscall.ENOMEM
@@ -37,13 +37,13 @@ func publish(keep []gpuID, control uint64) error {
 	return nil
 }
 
-// filterIDs is what the hook does to an answer; flags may be nil.
+// filterIDs applies the hook's filter to an answer; flags may be nil.
 func filterIDs(ids, flags *[32]uint32, keep []uint32) {
 	C.gpufilter_filter((*C.uint32_t)(unsafe.Pointer(ids)), (*C.uint32_t)(unsafe.Pointer(flags)),
 		(*C.uint32_t)(unsafe.SliceData(keep)), C.uint32_t(len(keep)))
 }
 
-// generation tells whether objects have been loaded or unloaded between two looks.
+// generation is how many objects have been loaded and unloaded, so that a change can be noticed.
 type generation = C.struct_gpufilter_generation
 
 func unchanged() bool { return C.gpufilter_unchanged() != 0 }
@@ -61,7 +61,7 @@ func loaded() ([]object, generation) {
 	return decodeObjects(C.GoBytes(block, C.int(size))), g
 }
 
-// decodeObjects reads what gpufilter_objects wrote.
+// decodeObjects reads the block that gpufilter_objects makes.
 func decodeObjects(b []byte) []object {
 	var found []object
 	for len(b) >= 24 {
@@ -84,8 +84,8 @@ func decodeObjects(b []byte) []object {
 	return found
 }
 
-// hold keeps o in the process until release is called, and waits for a dlopen in another thread to end, before which o may
-// not be complete. It fails when o is gone.
+// hold keeps o loaded until release is called. It first waits for a dlopen in another thread to end, since o may be
+// incomplete until then. It fails if o is gone.
 func (o *object) hold() (release func(), ok bool) {
 	name := C.CString(o.name)
 	defer C.free(unsafe.Pointer(name))
@@ -105,7 +105,7 @@ func readMaps() (mappings, error) {
 	return parseMaps(text), nil
 }
 
-// processMemory is that of this process, as far as it can be read.
+// processMemory is the readable memory of this process.
 type processMemory struct{ maps mappings }
 
 func (m processMemory) read(addr uint64, b []byte) bool {
@@ -116,7 +116,7 @@ func (m processMemory) read(addr uint64, b []byte) bool {
 	return true
 }
 
-// pointer makes a pointer of an address outside Go's memory.
+// pointer converts an address outside Go's memory.
 func pointer(addr uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
 // load reads a slot.

@@ -7,22 +7,22 @@ import (
 	"syscall"
 )
 
-// host is where to look for GPUs and their device nodes.
+// host are the folders in which to look for GPUs and their device nodes.
 type host struct{ gpus, driver, dev string }
 
 var thisHost = host{gpus: "/proc/driver/nvidia/gpus", driver: "/sys/bus/pci/drivers/nvidia", dev: "/dev"}
 
-// survey is what is known about the host's GPUs.
+// survey is the result of a search for the host's GPUs.
 type survey struct {
-	keep   []gpuID // those that can be opened, in ascending order
+	keep   []gpuID // GPUs whose node opens, in ascending order
 	hidden []gpuID // the others
 }
 
-// survey opens every GPU's device node. That a node exists proves nothing: where a runtime creates all of them and the
-// device cgroup holds some back, open fails.
+// survey opens every GPU's device node. It is not enough that a node exists: some runtimes create all nodes, and the
+// device cgroup refuses to open some of them.
 func (h host) survey() survey {
 	reachable := map[gpuID]bool{}
-	for _, name := range readDir(h.gpus) { // no driver, no GPUs
+	for _, name := range readDir(h.gpus) { // without a driver there are no GPUs
 		id, ok := parseAddress(name)
 		if !ok {
 			continue
@@ -31,7 +31,7 @@ func (h host) survey() survey {
 		minor, ok := parseMinor(information)
 		reachable[id] = reachable[id] || ok && h.opens("nvidia"+strconv.Itoa(minor))
 	}
-	// A runtime may show a container only its own GPUs in /proc. In /sys it sees what else the driver has.
+	// In /proc a runtime may show a container only its own GPUs. In /sys the container sees all GPUs of the driver.
 	for _, name := range readDir(h.driver) {
 		id, ok := parseAddress(name)
 		if _, known := reachable[id]; ok && !known {
@@ -52,7 +52,7 @@ func (h host) survey() survey {
 	return s
 }
 
-// opens tells whether a device node opens for reading and writing.
+// opens reports whether a device node opens for reading and writing.
 func (h host) opens(node string) bool {
 	fd, err := open(filepath.Join(h.dev, node), syscall.O_RDWR)
 	if err != nil {
@@ -62,7 +62,7 @@ func (h host) opens(node string) bool {
 	return true
 }
 
-// control returns the device number of nvidiactl, or 0 if that cannot be told.
+// control returns the device number of nvidiactl, or 0 if it cannot be determined.
 func (h host) control() uint64 {
 	var st syscall.Stat_t
 	if err := syscall.Stat(filepath.Join(h.dev, "nvidiactl"), &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFCHR {
@@ -71,7 +71,7 @@ func (h host) control() uint64 {
 	return st.Rdev
 }
 
-// The functions of package os would leave two descriptors open in the host's process, those of Go's poller.
+// These functions avoid package os, which would leave the two descriptors of Go's poller open in the host's process.
 
 func open(path string, flags int) (fd int, err error) {
 	for {
@@ -82,7 +82,7 @@ func open(path string, flags int) (fd int, err error) {
 	}
 }
 
-// readAll calls read until it answers 0, and hands over what it has read.
+// readAll calls read until it returns 0, and passes on everything that was read.
 func readAll(path string, flags int, read func(fd int, b []byte) (int, error), take func([]byte)) error {
 	fd, err := open(path, flags)
 	if err != nil {
@@ -109,7 +109,7 @@ func readFile(path string) (string, error) {
 	return string(text), err
 }
 
-// readDir returns the names in a folder, none if it cannot be read.
+// readDir returns the names in a folder; none if the folder cannot be read.
 func readDir(path string) []string {
 	var names []string
 	err := readAll(path, syscall.O_RDONLY|syscall.O_DIRECTORY, syscall.ReadDirent, func(b []byte) {

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// gpuID is the number by which NVIDIA's resource manager knows a GPU.
+// gpuID is the number that NVIDIA's resource manager gives a GPU.
 type gpuID uint32
 
-// parseAddress makes a gpuID of a PCI address, domain:bus:device.function in hexadecimal digits. The domain counts: hosts
-// with several have GPUs of one bus number in each.
+// parseAddress makes a gpuID from a PCI address, domain:bus:device.function in hexadecimal digits. The domain is a part
+// of it, since a host with several domains may have GPUs with the same bus number.
 func parseAddress(address string) (gpuID, bool) {
 	domain, rest, ok1 := strings.Cut(address, ":")
 	bus, rest, ok2 := strings.Cut(rest, ":")
@@ -28,7 +28,7 @@ func parseAddress(address string) (gpuID, bool) {
 func parseMinor(information string) (minor int, ok bool) {
 	for line := range strings.Lines(information) {
 		if value, ok := strings.CutPrefix(line, "Device Minor:"); ok {
-			n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 20) // as many as a minor number has bits
+			n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 20) // 20 bits, as a minor number has
 			return int(n), err == nil
 		}
 	}

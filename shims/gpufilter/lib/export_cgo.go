@@ -6,7 +6,7 @@ package main
 */
 import "C"
 
-// These are what library.c calls.
+// library.c calls these functions.
 
 //export nvgpufilterReady
 func nvgpufilterReady() {}
@@ -23,8 +23,8 @@ func nvgpufilterBoundImport(object, symbol *C.char) C.uintptr_t {
 	return C.uintptr_t(boundImport(C.GoString(object), C.GoString(symbol)))
 }
 
-// room is an eighth of what a call leaves below it on its stack, the megabyte that makeRoom's frame takes. The compiler moves
-// larger variables to the heap.
+// room is an eighth of the megabyte of stack that makeRoom reserves below a call. It is no larger, since the compiler
+// moves larger variables to the heap.
 type room [128 << 10]byte
 
 // makeRoom makes the stack as large as its frame is, since a signal handler of the host's may run on it; library/core has

@@ -1,6 +1,6 @@
-/* The functions of libnvgpufilter.so, and what keeps Go's runtime from showing: its threads would take signals that are the
- * host's, and a build with an unchanged runtime changes how signals are handled and the limit of open files. All of that is
- * put back before dlopen returns. */
+/* The functions of libnvgpufilter.so. They also keep Go's runtime from changing the process: its threads would take
+ * signals that are the host's, and a build with an unchanged runtime changes signal handlers and the limit of open
+ * files. All of that is restored before dlopen returns. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@ static struct host_thread loader;
 static int loader_error;
 static _Atomic uint32_t *mark; /* the kernel empties it in a forked child */
 
-/* Runs before the constructor by which Go's runtime starts. */
+/* Runs before the constructor that starts Go's runtime. */
 __attribute__((constructor(101))) static void before_go(void)
 {
     loader_error = errno;
@@ -28,7 +28,8 @@ __attribute__((constructor(101))) static void before_go(void)
 
 static void in_child(void) { atomic_store(mark, 0); }
 
-/* Runs after it, since what Go links comes before what C does. A first call returns when the runtime is complete. */
+/* Runs after Go's constructor, since the linker puts Go's constructors before those of C. The first call into Go
+ * returns when the runtime is ready. */
 __attribute__((constructor)) static void after_go(void)
 {
     nvgpufilterReady();
@@ -42,7 +43,7 @@ __attribute__((constructor)) static void after_go(void)
 int nvgpufilter_install(void);
 void *nvgpufilter_bound_import(const char *object, const char *symbol);
 
-/* Of a forked process's Go runtime nothing is left to answer. */
+/* In a forked child nothing is left of Go's runtime, so the call is refused. */
 static int refuse(void)
 {
     if (atomic_load(mark) != 0)

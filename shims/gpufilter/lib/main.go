@@ -1,4 +1,5 @@
-// Command lib is libnvgpufilter.so, package gpufilter for programs in C. It is loaded deliberately, never by LD_PRELOAD.
+// Command lib is libnvgpufilter.so: package gpufilter for programs in C. A program loads it itself, never by
+// LD_PRELOAD.
 package main
 
 import (
@@ -11,7 +12,7 @@ import (
 
 func main() {}
 
-// install answers 0, or -1 after a line on standard error.
+// install returns 0, or -1 after a line on standard error.
 func install() (status int32) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -26,7 +27,7 @@ func install() (status int32) {
 	return 0
 }
 
-// boundImport answers 0 if there is no such import.
+// boundImport returns 0 if there is no such import.
 func boundImport(object, symbol string) (address uintptr) {
 	defer func() {
 		if r := recover(); r != nil {
