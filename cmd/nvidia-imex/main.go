@@ -1,5 +1,5 @@
-// Command nvidia-imex stands in the place of NVIDIA's IMEX daemon and becomes it, with --nogpu added, so that it starts on a
-// machine without GPUs. docs/imex.md says what it leaves as it was.
+// Command nvidia-imex is installed in place of NVIDIA's IMEX daemon. It adds --nogpu to the arguments and executes the
+// daemon, which then starts on a machine without GPUs. docs/imex.md says what stays unchanged.
 package main
 
 import (
@@ -16,7 +16,7 @@ const (
 	realDaemon   = "/usr/bin/nvidia-imex.real"
 	realVariable = "NVMLFAB_IMEX_REAL"
 
-	// mark tells a copy of this program, of whatever build, from the daemon. It is printed, and so remains in the binary.
+	// mark distinguishes any build of this program from the daemon. Since it is also printed, it stays in the binary.
 	mark = "it is the nvidia-imex of nvmlfab, not NVIDIA's"
 )
 
@@ -37,7 +37,7 @@ func main() {
 	os.Exit(status)
 }
 
-// become replaces this process by the daemon. It returns only when that fails, with the reason.
+// become replaces this process by the daemon. It returns only if that fails, with the reason.
 func become(path string, args []string) (why string, status int) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
@@ -66,14 +66,15 @@ func failure(err error) (why string, status int) {
 	return err.Error(), exitNotExecutable
 }
 
-// withoutGPU adds --nogpu to arguments that do not have it, as the last option: after a -- it would be no option.
+// withoutGPU adds --nogpu to arguments that do not have it, as the last option. It must come before a --, which ends
+// the options.
 func withoutGPU(args []string) []string {
 	end := len(args)
 	for i := 0; i < end; i++ {
 		switch args[i] {
 		case "--nogpu", "-nogpu":
 			return args
-		case "-c", "--config": // take the next argument for a file's name, whatever it looks like
+		case "-c", "--config": // the next argument is a file name, whatever it looks like
 			i++
 		case "--":
 			end = i
@@ -82,7 +83,8 @@ func withoutGPU(args []string) []string {
 	return slices.Insert(slices.Clone(args), end, "--nogpu")
 }
 
-// isThisProgram tells whether path leads back here, which would go round for ever: by a link, by a new name, or as a copy.
+// isThisProgram reports whether path is this program, by a link, under a new name or as a copy. Executing it would
+// never end.
 func isThisProgram(path string, info fs.FileInfo) bool {
 	if self, err := os.Stat("/proc/self/exe"); err == nil && os.SameFile(self, info) {
 		return true
@@ -94,7 +96,7 @@ func isThisProgram(path string, info fs.FileInfo) bool {
 	return err == nil && bytes.HasPrefix(text, []byte("\x7fELF")) && bytes.Contains(text, []byte(mark))
 }
 
-// environment is what the kernel handed over. Go's own list lacks entries of a name that came before.
+// environment is the environment as the kernel passed it. Go's own list lacks repeated names.
 func environment() []string {
 	text, err := os.ReadFile("/proc/self/environ")
 	if err != nil {

@@ -52,7 +52,7 @@ func (c cdiCmd) Run() error {
 	var text bytes.Buffer
 	encoder := yaml.NewEncoder(&text)
 	encoder.SetIndent(2)
-	data, err := json.Marshal(spec) // whose field names are those of the format
+	data, err := json.Marshal(spec) // its field names are those of the format
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (c cdiCmd) Run() error {
 	return writeOutput(c.Output, text.Bytes())
 }
 
-// block drops the style that YAML read from JSON keeps.
+// block removes the flow style that YAML nodes keep when they are read from JSON.
 func block(n *yaml.Node) {
 	n.Style = 0
 	for _, child := range n.Content {
@@ -92,7 +92,7 @@ func stagedBoard(root string) (*profiles.Board, []byte, error) {
 // containerProfile is where a container has the profile of its GPUs.
 const containerProfile = machine.Private + "/profile.yaml"
 
-// specVersion is the oldest version of the format in which a device's name may be a number.
+// specVersion is the oldest version of the format that allows a device name which is a number.
 const specVersion = "0.5.0"
 
 // specification describes the staged machine to container runtimes.
@@ -113,8 +113,8 @@ func specification(root, kind string) (*specs.Spec, error) {
 	show := func(to *specs.ContainerEdits, host, container string, options ...string) {
 		to.Mounts = append(to.Mounts, &specs.Mount{HostPath: host, ContainerPath: container, Options: append(options, "nosuid", "bind")})
 	}
-	// The linker of one distribution looks into the one folder, that of another into the other; and it wants the short names,
-	// for which a specification cannot make links.
+	// The dynamic linkers of different distributions search different folders. They look for the short names, and a
+	// specification cannot make links.
 	for _, dir := range []string{"/" + machine.LibraryDir, "/usr/lib64"} {
 		for _, name := range []string{"libnvidia-ml.so", "libnvmlfab-core.so"} {
 			for _, suffix := range []string{driver, "1"} {
@@ -125,7 +125,7 @@ func specification(root, kind string) (*specs.Spec, error) {
 	if smi := filepath.Join(root, "usr/bin/nvidia-smi"); exists(smi) {
 		show(edits, smi, "/usr/bin/nvidia-smi", "ro", "nodev")
 	}
-	// Stand-ins for device nodes are mounts, since those work without root too.
+	// Placeholders for device nodes are mounted, since mounts work without root too.
 	for _, name := range []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"} {
 		show(edits, "/dev/null", "/dev/"+name)
 	}
@@ -142,8 +142,8 @@ func specification(root, kind string) (*specs.Spec, error) {
 	return spec, nil
 }
 
-// hookCmd is the hook of the specification: it mounts the PCI devices and the driver's files over the /sys and /proc of a
-// container that is being made.
+// hookCmd is the hook in the specification: it mounts the PCI devices and the driver's files over /sys and /proc of a
+// container that is being created.
 type hookCmd struct {
 	Root string `required:""`
 }
@@ -175,7 +175,7 @@ func (c hookCmd) Run() error {
 	return showContainer(top, text)
 }
 
-// showContainer shows to a container the GPUs whose device nodes it was given.
+// showContainer shows a container the GPUs whose device nodes it was given.
 func showContainer(top string, text []byte) error {
 	for _, name := range []string{"dev", "sys", "proc", containerProfile} {
 		if err := withoutLinks(top, name); err != nil {
@@ -198,8 +198,8 @@ func showContainer(top string, text []byte) error {
 	return machine.New(board, machine.Options{CPUs: onlineCPUs()}).ShowInContainer(top)
 }
 
-// withoutLinks is an error if a path of a container's root leads over a link: the image chose where to, and the hook would write
-// and mount there with the rights that it has on this machine. What does not exist is no error.
+// withoutLinks returns an error if a path in a container's root contains a link. The image chooses where a link leads,
+// and the hook would write and mount there with its rights on this machine. A path that does not exist is no error.
 func withoutLinks(top, name string) error {
 	dir, err := unix.Open(top, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -216,7 +216,8 @@ func withoutLinks(top, name string) error {
 	return fmt.Errorf("the container's %s leads over a link: %w", name, &fs.PathError{Op: "open", Path: filepath.Join(top, name), Err: err})
 }
 
-// visible is the staged board, and its text, less the GPUs that a container has no device node of; nil if it has none at all.
+// visible is the staged board, and its text, without the GPUs that the container has no device node of; nil if it has
+// none.
 func visible(top string, text []byte) (*profiles.Board, []byte, error) {
 	base := profiles.Base{Name: machine.ProfileFile, Text: text}
 	board, err := base.With()

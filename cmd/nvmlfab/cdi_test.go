@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHookFollowsNoLink: an image whose /dev is a link has nothing written where that leads.
+// TestHookFollowsNoLink: if /dev in an image is a link, the hook writes nothing to the link's target.
 func TestHookFollowsNoLink(t *testing.T) {
 	top, outside := t.TempDir(), t.TempDir()
 	write(t, outside, "nvidia0", "", 0o644)

@@ -12,18 +12,18 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// The variables that choose a profile; a file wins.
+// These variables choose a profile. The file has priority.
 const (
 	profileName = "NVMLFAB_PROFILE"
 	profileFile = "MOCK_NVML_CONFIG"
 )
 
-// profile is a board and where it comes from.
+// profile is a board and its source.
 type profile struct {
 	board  *profiles.Board
 	base   profiles.Base
-	layers []profiles.Layer // what flags change of the base
-	given  bool             // by a flag, and not by the environment
+	layers []profiles.Layer // what flags change about the base
+	given  bool             // by a flag, not by the environment
 }
 
 func isFile(profile string) bool {
@@ -31,7 +31,7 @@ func isFile(profile string) bool {
 	return strings.Contains(profile, "/") || ext == ".yaml" || ext == ".yml"
 }
 
-// choose loads the profile that a flag names, or else the environment.
+// choose loads the profile that a flag names or, without a flag, the one that the environment names.
 func choose(flag *string) (p profile, err error) {
 	what, path := profileName, os.Getenv(profileFile)
 	switch {
@@ -57,8 +57,8 @@ func choose(flag *string) (p profile, err error) {
 	return p, err
 }
 
-// change gives the profile another number of GPUs or another driver; nil and empty leave it as it is. It refuses a driver's
-// version that cannot be part of a file's name.
+// change gives the profile another number of GPUs or another driver; nil and empty mean no change. It refuses a driver
+// version that cannot be part of a file name.
 func (p *profile) change(gpus *uint32, driver string) error {
 	if gpus != nil {
 		p.layers = append(p.layers, profiles.GPUs("--gpus", *gpus))
@@ -80,7 +80,7 @@ func (p *profile) change(gpus *uint32, driver string) error {
 
 var driverVersion = regexp.MustCompile(`^[0-9][0-9A-Za-z.-]*$`)
 
-// changed is the profile as one file, if it is neither a shipped board nor a file as it stands.
+// changed is the profile as the text of a file, or nil if it is an unchanged shipped board or file.
 func (p *profile) changed() []byte {
 	if len(p.layers) == 0 {
 		return nil
@@ -88,7 +88,7 @@ func (p *profile) changed() []byte {
 	return p.base.File(p.layers...)
 }
 
-// setProfile puts the profile into the environment; changed is where its changed text can be read.
+// setProfile puts the profile into the environment. changed is the path of its changed text.
 func (p *profile) setProfile(changed string) error {
 	switch {
 	case len(p.layers) > 0:
@@ -109,7 +109,7 @@ func (p *profile) setProfile(changed string) error {
 	}
 }
 
-// onlineCPUs are this machine's, ascending.
+// onlineCPUs are this machine's online CPUs, ascending.
 func onlineCPUs() []uint32 {
 	text, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {
@@ -122,7 +122,7 @@ func onlineCPUs() []uint32 {
 	return cpus
 }
 
-// showNamespace shows the board to what runs in this mount namespace.
+// showNamespace shows the board to programs in this mount namespace.
 func (p *profile) showNamespace(libraries string, system bool) error {
 	tree := machine.New(p.board, machine.Options{CPUs: onlineCPUs(), System: system, Libraries: libraries, CUDA: libcuda()})
 	m := machine.Launch{Tree: tree, Identity: p.base.Name + "\n" + string(p.base.File(p.layers...))}
@@ -138,6 +138,6 @@ func (p *profile) showNamespace(libraries string, system bool) error {
 	if err := p.setProfile(filepath.Join(machine.Private, "profile.yaml")); err != nil {
 		return err
 	}
-	os.Setenv("SYSTEMD_DEVICE_VERIFY_SYSFS", "0") // udev's library would believe nothing that is not on a sysfs
+	os.Setenv("SYSTEMD_DEVICE_VERIFY_SYSFS", "0") // otherwise udev's library ignores whatever is not on a sysfs
 	return setLibrary(libraries)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// home is the folder that holds bin, lib and nvml, in a build as in a release; empty if it cannot be told.
+// home is the folder with bin, lib and nvml, in a build and in a release; empty if it cannot be found.
 func home() string {
 	self, err := os.Executable()
 	if err != nil {
@@ -22,8 +22,8 @@ func home() string {
 	return filepath.Join(filepath.Dir(self), "..")
 }
 
-// libraryDir is the folder with the library of an NVML version. Without one it is the version that came with the board's
-// driver, so that programs do not find functions that this driver lacks.
+// libraryDir is the folder with the library of an NVML version. If none is named, it is the version that came with the
+// board's driver, so that programs do not find functions which this driver lacks.
 func libraryDir(nvml string, board *profiles.Board) (string, error) {
 	version := profiles.NVML(profiles.Branch(board.System.DriverVersion.Or(""))).NVML
 	if nvml != "" {
@@ -46,7 +46,7 @@ func libraryDir(nvml string, board *profiles.Board) (string, error) {
 	return dir, nil
 }
 
-// findVersion is the one NVML version that has this name or begins with it and a dot.
+// findVersion finds the only NVML version with this name, or with this name and a dot as its beginning.
 func findVersion(name string) (string, error) {
 	var all, found []string
 	for _, v := range abi.Versions {
@@ -66,7 +66,7 @@ func findVersion(name string) (string, error) {
 	return "", fmt.Errorf("--nvml: %q may be %s", name, strings.Join(found, " or "))
 }
 
-// libcuda is the libcuda that knows no device; empty if it has not been built.
+// libcuda is the path of the libcuda without devices; empty if it has not been built.
 func libcuda() string {
 	path := filepath.Join(home(), "lib", "libcuda-none.so.1")
 	if !exists(path) {
@@ -75,7 +75,7 @@ func libcuda() string {
 	return path
 }
 
-// setLibrary makes the dynamic linker find the libraries in a folder first.
+// setLibrary makes the dynamic linker search a folder first.
 func setLibrary(dir string) error {
 	if others := os.Getenv("LD_LIBRARY_PATH"); others != "" {
 		dir += ":" + others

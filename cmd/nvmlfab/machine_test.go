@@ -35,7 +35,7 @@ func TestStageCommand(t *testing.T) {
 	nvmlfab(t, "stage", "--root", "/").fails(t, 1, "no place")
 }
 
-// TestCDI: the official library takes the specification, and finds every GPU by index, by UUID and among all.
+// TestCDI: the official CDI library reads the specification and finds every GPU by index, by UUID and in "all".
 func TestCDI(t *testing.T) {
 	dir := t.TempDir()
 	root, file := filepath.Join(dir, "root"), filepath.Join(dir, "cdi", "nvmlfab.yaml")
@@ -75,10 +75,10 @@ func TestCDI(t *testing.T) {
 	assert.Equal(t, string(text), out.stdout)
 }
 
-// fileCapability is the extended attribute of a program with cap_sys_ptrace=ep.
+// fileCapability is the extended attribute for the file capability cap_sys_ptrace=ep.
 var fileCapability = []byte{1, 0, 0, 2, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
-// TestPreloadRefuses: programs that a preloaded library does not reach are refused.
+// TestPreloadRefuses: programs in which a preloaded library has no effect are refused.
 func TestPreloadRefuses(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.Executable()

@@ -1,5 +1,5 @@
-// Command nvmlfab shows GPUs that are not there to programs that nobody changed: it lists and checks profiles of GPU
-// boards, and runs programs on one. Each subcommand has a file of its own.
+// Command nvmlfab shows unmodified programs GPUs that do not exist: it lists and checks profiles of GPU boards, and
+// runs programs with one. Each subcommand has a file of its own.
 package main
 
 import (
@@ -31,15 +31,15 @@ const description = `nvmlfab shows GPUs that are not there to programs that use 
 
 Example: nvmlfab run --profile h100 -- nvidia-smi -L`
 
-// Exit statuses beside 0, 1 for what went wrong in a subcommand, and those of a program that run has become.
+// Exit statuses in addition to 0, 1 for a failed subcommand, and those of a program that run executes.
 const (
 	exitUsage         = 2
-	exitRun           = 125 // these three as with env, nohup and timeout
+	exitRun           = 125 // these three are as with env, nohup and timeout
 	exitNotExecutable = 126
 	exitNotFound      = 127
 )
 
-// exitError is an error that ends the command with a status of its own.
+// exitError is an error with an exit status of its own.
 type exitError struct {
 	error
 	status int
@@ -65,7 +65,7 @@ func main() {
 	}
 }
 
-// spelled puts what people also write in the parser's words: help, help COMMAND and --version.
+// spelled translates common spellings into those of the parser: help, help COMMAND and --version.
 func spelled(args []string) []string {
 	switch {
 	case len(args) > 0 && args[0] == "help":
@@ -76,7 +76,8 @@ func spelled(args []string) []string {
 	return args
 }
 
-// verbatim takes an argument as it is. The parser's own way leads through JSON, which spoils what is not UTF-8.
+// verbatim takes an argument without changes. The parser's own decoder goes through JSON, which changes bytes that are
+// not UTF-8.
 func verbatim(ctx *kong.DecodeContext, target reflect.Value) error {
 	token, err := ctx.Scan.PopValue("string")
 	if err != nil {
@@ -86,7 +87,7 @@ func verbatim(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// complain says in one line what is wrong, or in one line each where errors were joined.
+// complain prints an error as one line; joined errors get a line each.
 func complain(err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {

@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tree is a folder as make and a release lay it out: the command in bin, the libraries, which are empty here, in lib, and a
-// folder for each version of NVML in nvml.
+// tree is a folder laid out like a build or a release: the command in bin, empty libraries in lib, and a folder for
+// each NVML version in nvml.
 var tree string
 
-// TestMain is the command itself where the test binary goes by the command's name.
+// TestMain runs the command itself if the test binary is called by the command's name.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "nvmlfab" {
 		main()
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 func test(m *testing.M) int {
 	self, err := os.Executable()
 	if err == nil {
-		tree, err = os.MkdirTemp(filepath.Dir(self), "tree") // on one file system with the binary, for the link
+		tree, err = os.MkdirTemp(filepath.Dir(self), "tree") // a hard link needs the same file system as the binary
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -49,7 +49,7 @@ func test(m *testing.M) int {
 	for _, v := range abi.Versions {
 		err = errors.Join(err, os.Symlink("../lib", filepath.Join(tree, "nvml", v.NVML)))
 	}
-	if err == nil && os.Geteuid() != 0 { // whom run needs a helper for
+	if err == nil && os.Geteuid() != 0 { // for other users run needs a helper
 		err = exec.Command("gcc", "-o", filepath.Join(tree, "lib", "nvmlfab-enter"), filepath.Join("..", "enter", "enter.c")).Run()
 	}
 	if err != nil {
@@ -59,7 +59,7 @@ func test(m *testing.M) int {
 	return m.Run()
 }
 
-// outcome is what the command printed and how it ended.
+// outcome is the output of the command and its exit status.
 type outcome struct {
 	stdout, stderr string
 	status         int
@@ -86,7 +86,7 @@ func start(t *testing.T, cmd *exec.Cmd) outcome {
 	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// fails wants a status, and one line from nvmlfab that holds text.
+// fails requires an exit status, and one line from nvmlfab that contains text.
 func (o outcome) fails(t *testing.T, status int, text string) {
 	t.Helper()
 	assert.Equal(t, status, o.status)

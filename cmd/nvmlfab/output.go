@@ -10,8 +10,8 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// writeOutput writes what a command makes to a file, or to stdout if it is - or not given. A file is replaced as a whole, where
-// a link leads and not in the link's place; a device, a pipe or a terminal is written to.
+// writeOutput writes a command's output to a file, or to stdout if the path is "-" or empty. A file is replaced as a
+// whole. If the path is a link, its target is replaced; a device, pipe or terminal is written to.
 func writeOutput(path string, data []byte) error {
 	if path == "" || path == "-" {
 		_, err := os.Stdout.Write(data)
@@ -20,7 +20,7 @@ func writeOutput(path string, data []byte) error {
 	info, err := os.Stat(path)
 	if err == nil {
 		if out, err := os.Stdout.Stat(); err == nil && os.SameFile(info, out) {
-			return writeOutput("-", data) // whoever opened stdout waits for the text in this very file
+			return writeOutput("-", data) // whoever opened stdout expects the text in this file
 		}
 		if !info.Mode().IsRegular() {
 			return writeInto(path, data)
@@ -47,12 +47,12 @@ func writeInto(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// target is where a path leads through links, whether or not there is a file at the end.
+// target follows the links of a path, whether or not the final file exists.
 func target(path string) (string, error) {
 	for range 40 { // the kernel's limit
 		next, err := os.Readlink(path)
 		if err != nil {
-			return path, nil // no link: what else is wrong with it, writing will say
+			return path, nil // not a link; writing will report any other problem
 		}
 		if !filepath.IsAbs(next) {
 			next = filepath.Join(filepath.Dir(path), next)

@@ -37,7 +37,7 @@ func TestWriteOutput(t *testing.T) {
 
 	fifo := filepath.Join(dir, "fifo")
 	require.NoError(t, syscall.Mkfifo(fifo, 0o644))
-	reader, err := os.OpenFile(fifo, os.O_RDWR, 0) // so that nobody waits for the other end
+	reader, err := os.OpenFile(fifo, os.O_RDWR, 0) // so that opening does not wait for a writer
 	require.NoError(t, err)
 	defer reader.Close()
 	require.NoError(t, writeOutput(fifo, []byte("text")))

@@ -19,7 +19,8 @@ import (
 // preloaded is the library that redirects paths.
 const preloaded = "libmockfs.so"
 
-// showPreloaded shows the board to a program, and to its children that do not drop the environment, by a preloaded library.
+// showPreloaded shows the board to a program by a preloaded library, and also to its children if they keep the
+// environment.
 func (p *profile) showPreloaded(libraries, program string) error {
 	library := filepath.Join(home(), "lib", preloaded)
 	if _, err := os.Stat(library); err != nil {
@@ -46,13 +47,13 @@ func (p *profile) showPreloaded(libraries, program string) error {
 	return setLibrary(libraries)
 }
 
-// preloadable is an error if a library cannot be preloaded into a program, or would not see what the program does.
+// preloadable returns an error if a library cannot be preloaded into a program, or would not intercept its calls.
 func preloadable(program string) error {
 	path, err := lookPath(program)
 	if err != nil && !errors.Is(err, exec.ErrDot) {
-		return nil // which become reports
+		return nil // become reports the error
 	}
-	for range 4 { // through the interpreters of scripts
+	for range 4 { // a script's interpreter may itself be a script
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil
@@ -101,27 +102,28 @@ func preloadable(program string) error {
 	return refuse("is linked statically")
 }
 
-// machineOf are the processors that nvmlfab is built for.
+// machineOf are the processor types that nvmlfab is built for.
 var machineOf = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// usersFile is a file of a temporary tree that each process maps which the preloaded library is loaded into.
+// usersFile is a file in a temporary tree. Each process with the preloaded library maps it, which shows that the tree
+// is in use.
 const usersFile = ".nvmlfab-users"
 
-// temporary writes a tree for this process, with a changed profile if there is one, and sees to it that the tree goes when
-// the process and all that it leaves have ended, however they end.
+// temporary writes a tree for this process, with the changed profile if there is one. It arranges for the removal of
+// the tree when this process and all of its descendants with the library have ended, however they end.
 func temporary(tree *machine.Tree, profile []byte) (string, error) {
 	for name := range tree.Children {
 		if name != "sys" {
-			delete(tree.Children, name) // which the preloaded library leaves alone
+			delete(tree.Children, name) // the preloaded library does not redirect it
 		}
 	}
-	tree.Children[usersFile] = &machine.Node{Mode: 0o666, Data: "\n"} // a daemon may have become another user
+	tree.Children[usersFile] = &machine.Node{Mode: 0o666, Data: "\n"} // a daemon may run as another user
 	if profile != nil {
 		tree.Children["profile.yaml"] = &machine.Node{Mode: 0o444, Data: string(profile)}
 	}
 	dir, err := os.MkdirTemp("/dev/shm", "nvmlfab-*") // faster than a disk
 	if err != nil {
-		// TMPDIR may be relative to the working directory, which is another one for those who come later.
+		// TMPDIR may be relative to the working directory, which later processes may not share.
 		var parent string
 		if parent, err = filepath.Abs(os.TempDir()); err == nil {
 			dir, err = os.MkdirTemp(parent, "nvmlfab-*")

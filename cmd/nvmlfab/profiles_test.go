@@ -32,7 +32,7 @@ func TestList(t *testing.T) {
 	assert.Equal(t, profiles.Names(), names)
 }
 
-// TestShow: what is printed loads as a profile of one's own.
+// TestShow: the printed profile loads as a profile file.
 func TestShow(t *testing.T) {
 	for _, name := range profiles.Names() {
 		out := nvmlfab(t, "profiles", "show", name)
@@ -50,7 +50,7 @@ func TestSchema(t *testing.T) {
 	assert.JSONEq(t, string(profiles.Schema()), out.stdout)
 }
 
-// TestValidate: one wrong file among others does not hide them.
+// TestValidate: one wrong file does not keep the others from being checked.
 func TestValidate(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "one.yaml", "count: 1\n", 0o644)
@@ -72,7 +72,7 @@ func TestValidate(t *testing.T) {
 	assert.Regexp(t, `^nvmlfab: typo\.yaml:3: .*"?cuont"?.*\nnvmlfab: empty\.yaml:1: .+\nnvmlfab: none\.yaml:1: .+\n$`, out.stderr)
 }
 
-// TestFullDisk: what cannot be printed is no success.
+// TestFullDisk: if the output cannot be written, the command fails.
 func TestFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reap starts nvmlfab reap. A generation of 1 starts the next and ends: the program must not have a child that it does not
-// know of.
+// reap starts nvmlfab reap. Generation 1 starts the next generation and ends, since the program must not have a child
+// that it did not start.
 func reap(dir, generation string, pidfd *os.File) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -29,8 +29,8 @@ func reap(dir, generation string, pidfd *os.File) error {
 	return cmd.Start()
 }
 
-// reapCmd removes a folder when a process has ended, and all others that the preloaded library has been loaded into. It is
-// started twice over, the second time with the process as descriptor 3.
+// reapCmd removes a folder when a process, and all other processes with the preloaded library, have ended. It is
+// started twice, the second time with the process as descriptor 3.
 type reapCmd struct {
 	Dir        string `arg:""`
 	Process    int    `arg:""`
@@ -54,7 +54,8 @@ func (c reapCmd) Run() error {
 			return err
 		}
 	}
-	// A daemon outlives the process. One that is just becoming another program has the file open again a moment later.
+	// A daemon outlives the process. While a process executes another program, it has the file closed for a moment, so
+	// it must be free three times in a row.
 	for free := 0; free < 3; free++ {
 		if used(filepath.Join(c.Dir, usersFile)) {
 			free = -1
@@ -64,7 +65,7 @@ func (c reapCmd) Run() error {
 	return os.RemoveAll(c.Dir)
 }
 
-// used says whether a process has a file open, or mapped, for writing: then there is no lease for reading to be had.
+// used reports whether a process has a file open or mapped for writing. The kernel then refuses a read lease.
 func used(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The mount namespace is a thread's, and the program inherits that of the thread that becomes it. So everything happens on
-// the main thread, which is also the one that /proc/self is about.
+// A mount namespace belongs to a thread, and the program inherits that of the thread that executes it. So everything
+// runs on the main thread, which is also the one that /proc/self shows.
 //
-// Where standard input, output or error is closed, a file that this program opens would get its number. So /dev/null does,
-// until the program takes this one's place and finds it closed again.
+// If standard input, output or error is closed, a file that this program opens would get its number. So /dev/null is
+// opened for it until the program is executed; there it is closed again.
 func init() {
 	runtime.LockOSThread()
 	for fd := range 3 {
@@ -62,7 +62,7 @@ is ` + profiles.Default + `.
 The exit status is 127 if there is no such program, 126 if it cannot be executed, and 125 if anything else is wrong.`
 }
 
-// AfterApply drops the -- in front of the program, which the parser leaves in place.
+// AfterApply removes the -- before the program, which the parser leaves in place.
 func (c *runCmd) AfterApply() error {
 	if c.Command[0] == "--" {
 		c.Command = c.Command[1:]
@@ -73,16 +73,16 @@ func (c *runCmd) AfterApply() error {
 	return nil
 }
 
-// Run only returns if the program cannot be started.
+// Run returns only if the program cannot be started.
 func (c *runCmd) Run() error {
-	debug.SetGCPercent(-1) // it would only cost the launch time
+	debug.SetGCPercent(-1) // a collection would only slow the start
 	if err := c.prepare(append([]string{os.Args[0], "entered"}, os.Args[2:]...)); err != nil {
 		return exitError{err, exitRun}
 	}
 	return become(c.Command)
 }
 
-// enteredCmd is run again, from inside the user namespace that nvmlfab-enter has entered, if it could.
+// enteredCmd is the second run of nvmlfab, which nvmlfab-enter starts inside the user namespace.
 type enteredCmd struct {
 	runCmd `embed:""`
 }
@@ -95,10 +95,10 @@ func (c *enteredCmd) Run() error {
 	return become(c.Command)
 }
 
-// prepare makes everything as the program shall find it. It checks the profile and the libraries first: a program on a broken
-// profile would only say that NVML does not work. again are the arguments with which to start over in a user namespace.
+// prepare makes the program's environment. It checks the profile and the libraries first, since a program with a broken
+// profile would only report that NVML does not work. again are the arguments for starting over in a user namespace.
 func (c *runCmd) prepare(again []string) error {
-	for _, name := range []string{profileFile, "NVMLFAB_CORE"} { // the program may change its folder before it asks
+	for _, name := range []string{profileFile, "NVMLFAB_CORE"} { // the program may change its directory
 		if err := absolute(name); err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (c *runCmd) prepare(again []string) error {
 	return p.showPreloaded(libraries, c.Command[0])
 }
 
-// absolute makes the path in a variable an absolute one.
+// absolute makes the path in a variable absolute.
 func absolute(variable string) error {
 	path := os.Getenv(variable)
 	if path == "" {
@@ -140,8 +140,8 @@ func absolute(variable string) error {
 	return os.Setenv(variable, path)
 }
 
-// become replaces this process by a program. Of the signals that nvmlfab's own parent had ignored, Go's runtime keeps SIGHUP
-// and SIGINT ignored; the others have their default effect in the program.
+// become replaces this process by a program. The program finds SIGHUP and SIGINT ignored if they were ignored in
+// nvmlfab's parent. Go's runtime does not keep that for other signals, which get their default action.
 func become(argv []string) error {
 	path, err := lookPath(argv[0])
 	if err == nil || errors.Is(err, exec.ErrDot) { // PATH may name the working directory
@@ -158,8 +158,8 @@ func become(argv []string) error {
 	return exitError{fmt.Errorf("cannot run %q: %w", argv[0], errors.Unwrap(err)), status}
 }
 
-// lookPath finds a program where execvp finds it: PATH is /bin:/usr/bin where it is not set, and the working directory where
-// it is empty.
+// lookPath finds a program as execvp does: an unset PATH means /bin:/usr/bin, and an empty element means the working
+// directory.
 func lookPath(name string) (string, error) {
 	path, set := os.LookupEnv("PATH")
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// printEnv is a program that prints what decides which GPUs it would see.
+// printEnv is a program that prints the variables which decide which GPUs a program sees.
 const printEnv = `for name in LD_LIBRARY_PATH NVMLFAB_PROFILE MOCK_NVML_CONFIG; do
 	eval "echo $name=\${$name-unset}"
 done`
@@ -23,7 +23,7 @@ func TestRunEnvironment(t *testing.T) {
 	mine := write(t, dir, "mine.yaml", "extends: h100\ncount: 2\n", 0o644)
 	inherited := write(t, dir, "inherited.yml", "count: 1\n", 0o644)
 	old := write(t, dir, "old.yaml", "extends: h100\nsystem: {driver_version: 550.163.01}\n", 0o644)
-	lib := filepath.Join(tree, "nvml", "13.0.39") // of the driver 580 that the profiles here have
+	lib := filepath.Join(tree, "nvml", "13.0.39") // the version of driver 580, which these profiles have
 	of := func(version string) string { return filepath.Join(tree, "nvml", version) }
 
 	for name, test := range map[string]struct {
@@ -78,7 +78,7 @@ func TestRunArguments(t *testing.T) {
 	}
 }
 
-// TestRunBecomes: the program is the process that was started as nvmlfab.
+// TestRunBecomes: the program has the process id of nvmlfab.
 func TestRunBecomes(t *testing.T) {
 	t.Run("exit status", func(t *testing.T) {
 		assert.Equal(t, outcome{"", "", 42}, nvmlfab(t, "run", "--", "sh", "-c", "exit 42"))
@@ -171,7 +171,8 @@ func TestRunCannot(t *testing.T) {
 	}
 }
 
-// TestRunWithoutLibrary: the command does not run a program on whatever library the machine has.
+// TestRunWithoutLibrary: the command refuses to run a program if its own library is missing, since the machine may have
+// another one.
 func TestRunWithoutLibrary(t *testing.T) {
 	const version = "13.0.39"
 	move := func(t *testing.T, name string) (top, dir string) { // to another tree

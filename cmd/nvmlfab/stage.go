@@ -49,7 +49,7 @@ func (c stageCmd) Run() error {
 // source is the profile as the text of a file.
 func (p *profile) source() []byte {
 	if p.base.Text == nil && len(p.layers) == 0 {
-		if text, err := profiles.Source(p.base.Name); err == nil { // with the sources of its numbers
+		if text, err := profiles.Source(p.base.Name); err == nil { // this text has comments
 			return text
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-// version is that of a release, which is built with -ldflags "-X main.version=1.2.3".
+// version is the version of a release, which is built with -ldflags "-X main.version=1.2.3".
 var version string
 
 type versionCmd struct{}
@@ -35,7 +35,7 @@ func (versionCmd) Run() error {
 	return err
 }
 
-// buildVersion is the release's version, or what the go command knows about the source.
+// buildVersion is the release's version or, in other builds, what the go command knows about the source.
 func buildVersion() string {
 	if version != "" {
 		return version

@@ -36,7 +36,7 @@ The exit status is that of the program, 128 and the signal's number if it was en
 126 if it cannot be executed, and 125 if anything else is wrong.`
 }
 
-// AfterApply drops the -- in front of the program, which the parser leaves in place.
+// AfterApply removes the -- before the program, which the parser leaves in place.
 func (c *execCmd) AfterApply() error {
 	if c.Command[0] == "--" {
 		c.Command = c.Command[1:]
@@ -85,19 +85,19 @@ func cannotRun(name string, err error) error {
 		status, advice = exitNotFound, "name its path, or have its folder in PATH"
 	}
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
-		err = inner // the reason alone
+		err = inner // only the reason
 	}
 	return exitError{fmt.Errorf("cannot run %q: %w: %s", name, err, advice), status}
 }
 
-// newCgroup makes a cgroup with a name of its own.
+// newCgroup makes a cgroup with a unique name.
 func newCgroup(parent string) (folder string, err error) {
 	if parent == "" {
 		if parent, err = vgpuctl.CgroupOfPID(os.Getpid()); err != nil {
 			return "", err
 		}
 	}
-	if _, err = vgpuctl.CgroupID(parent); err != nil { // or it would become a folder on some disk
+	if _, err = vgpuctl.CgroupID(parent); err != nil { // otherwise it would make a folder on some disk
 		return "", err
 	}
 	folder, err = os.MkdirTemp(parent, "vgpuctl-")
@@ -107,8 +107,8 @@ func newCgroup(parent string) (folder string, err error) {
 	return folder, os.Chmod(folder, 0o755)
 }
 
-// caught receives what this process is to hand on to the program, and SIGINT and SIGQUIT, which the terminal sends to both.
-// What is ignored stays so, for the program, too.
+// caught receives the signals that this process forwards to the program, and SIGINT and SIGQUIT, which the terminal
+// sends to both. Ignored signals stay ignored, for the program too.
 func caught() chan os.Signal {
 	signals := make(chan os.Signal, 16)
 	for _, s := range []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM} {
@@ -151,7 +151,8 @@ func inCgroup(folder, path string, argv []string, signals <-chan os.Signal) erro
 	return exitError{nil, status}
 }
 
-// removeCgroup removes a cgroup whose processes have ended, or are about to. What is left in it is an error.
+// removeCgroup removes a cgroup whose processes have ended or are about to end. It returns an error if processes are
+// left.
 func removeCgroup(folder string) error {
 	for range 100 {
 		err := os.Remove(folder)

@@ -1,5 +1,5 @@
-// Command vgpuctl shows and sets what processes and cgroups may use of the GPUs of NVIDIA's driver, as the kernel module vgpu
-// has it.
+// Command vgpuctl shows and sets, in the kernel module vgpu, what processes and cgroups may use of the GPUs of NVIDIA's
+// driver.
 package main
 
 import (
@@ -35,24 +35,24 @@ vgpu, for which it takes root.
 
 Example: vgpuctl exec --memory 8G -- python3 train.py`
 
-// Exit statuses beside 0, 1 for what went wrong in a subcommand, and those of a program that exec ran.
+// Exit statuses in addition to 0, 1 for a failed subcommand, and those of a program that exec ran.
 const (
 	exitUsage         = 2
-	exitExec          = 125 // these three as with env, nohup and timeout
+	exitExec          = 125 // these three are as with env, nohup and timeout
 	exitNotExecutable = 126
 	exitNotFound      = 127
-	exitSignal        = 128 // and the signal's number
+	exitSignal        = 128 // plus the signal's number
 )
 
-// exitError is an error, or nil, that ends the command with a status of its own.
+// exitError is an error, or nil, with an exit status of its own.
 type exitError struct {
 	error
 	status int
 }
 
-// surroundings are what a subcommand works with.
+// surroundings are the streams, context and device of a subcommand; tests replace them.
 type surroundings struct {
-	ctx            context.Context // ends with SIGINT and SIGTERM
+	ctx            context.Context // is cancelled by SIGINT and SIGTERM
 	stdout, stderr io.Writer
 	json           bool
 	open           func() (*vgpuctl.Device, error)
@@ -99,7 +99,8 @@ func run(args []string, s *surroundings) int {
 	return status
 }
 
-// verbatim takes an argument as it is. The parser's own way leads through JSON, which spoils what is not UTF-8.
+// verbatim takes an argument without changes. The parser's own decoder goes through JSON, which changes bytes that are
+// not UTF-8.
 func verbatim(ctx *kong.DecodeContext, target reflect.Value) error {
 	token, err := ctx.Scan.PopValue("string")
 	if err != nil {
@@ -109,12 +110,12 @@ func verbatim(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// complain says in one line what is wrong.
+// complain prints an error as one line.
 func complain(w io.Writer, err error) {
 	fmt.Fprintf(w, "vgpuctl: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
-// with opens the device for as long as do runs.
+// with opens the device while do runs.
 func (s *surroundings) with(do func(*vgpuctl.Device) error) error {
 	device, err := s.open()
 	if err != nil {
@@ -124,7 +125,7 @@ func (s *surroundings) with(do func(*vgpuctl.Device) error) error {
 	return do(device)
 }
 
-// print writes a value as JSON, or what text writes if none was asked for.
+// print writes a value as JSON if that was asked for, and otherwise as text does.
 func (s *surroundings) print(value any, text func(w io.Writer) error) error {
 	if !s.json {
 		return text(s.stdout)
@@ -135,7 +136,7 @@ func (s *surroundings) print(value any, text func(w io.Writer) error) error {
 	return e.Encode(value)
 }
 
-// interrupted ends with the signals by which watch is ended.
+// interrupted returns a context that the signals which end watch cancel.
 func (s *surroundings) interrupted() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(s.ctx, os.Interrupt, syscall.SIGTERM)
 }

@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bench is a command whose module stands in for the kernel's.
+// bench is a command with a simulated kernel module.
 type bench struct {
 	*testing.T
 	module  *vgputest.Module
-	printed func() // called whenever something is
+	printed func() // called after each write
 	surroundings
 }
 
@@ -56,7 +56,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// says runs the command and wants these words to print that.
+// says runs the command and requires this output.
 func (b *bench) says(command, want string) {
 	b.Helper()
 	stdout, stderr, status := b.run(strings.Fields(command)...)
@@ -65,7 +65,7 @@ func (b *bench) says(command, want string) {
 	assert.Equal(b, want, stdout, command)
 }
 
-// fails wants a status and one line on standard error.
+// fails requires an exit status and one line on standard error.
 func (b *bench) fails(command string, want int, line string) {
 	b.Helper()
 	stdout, stderr, status := b.run(strings.Fields(command)...)
@@ -303,7 +303,7 @@ func TestStats(t *testing.T) {
 
 var comm = vgpuctl.Text16{'p', 'y'}
 
-// events are one of each kind.
+// events are one event of each kind.
 var events = []vgpuctl.Event{
 	{TimeNs: 12_345_678_901, Type: vgpuctl.EventOpen, Tgid: 7, Minor: vgpuctl.MinorAny, Comm: comm},
 	{TimeNs: 12_345_679_000, Type: vgpuctl.EventAlloc, Tgid: 7, Minor: 0, Value: 512 << 20, Client: 0xc1d00001, Object: 0xcaf00001, Code: 0x40, Comm: comm},
@@ -363,7 +363,7 @@ func TestWatch(t *testing.T) {
 	assert.Contains(t, stdout, " cgroup-gone ")
 }
 
-// TestWatchLost: a line, or a field of the next event printed, tells how many events were lost.
+// TestWatchLost: a line, or a field of the next printed event, says how many events were lost.
 func TestWatchLost(t *testing.T) {
 	for how, want := range map[string]string{
 		"":       `^12.345678 open .*\n300 events were lost here: they came faster than they were read\n13.000001 exit .*\n$`,
@@ -437,7 +437,7 @@ func TestBadUse(t *testing.T) {
 	}
 }
 
-// TestExecFails: what can be told before there is a cgroup. The rest is kernel/vm's.
+// TestExecFails tests the failures before a cgroup exists. kernel/vm tests the others.
 func TestExecFails(t *testing.T) {
 	b := newBench(t)
 	b.fails("exec -- true", 125, "there is no limit: give --memory, --weight, --timeslice-min or --timeslice-max; --memory 0 exempts from a wider policy")

@@ -46,7 +46,7 @@ func (c setCmd) Run(s *surroundings) error {
 	})
 }
 
-// gpuFlag is the GPU of a policy that is there.
+// gpuFlag selects the GPU of an existing policy.
 type gpuFlag struct {
 	GPU minor `name:"gpu" default:"any" placeholder:"N" help:"The N of /dev/nvidiaN; any: the policy that was set for any."`
 }

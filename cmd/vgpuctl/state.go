@@ -80,7 +80,7 @@ func (statsCmd) Run(s *surroundings) error {
 	})
 }
 
-// pairs writes names and values, a pair in each line.
+// pairs prints a name and a value on each line.
 func pairs(w io.Writer, list ...any) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for i := 0; i < len(list); i += 2 {

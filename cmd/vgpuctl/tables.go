@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 )
 
-// table is a file of the module in debugfs: lines of columns, the first of which holds their names.
+// table is a file of the module in debugfs: lines of columns. The first line names the columns.
 type table struct {
 	columns []string
 	rows    [][]string
@@ -78,7 +78,7 @@ func readTable(path string) (table, error) {
 	return t, nil
 }
 
-// namePaths adds to cgroup ids the folders that they are of, where these can be seen.
+// namePaths adds the folders of cgroups to their ids, if the folders are visible.
 func (t *table) namePaths(paths map[uint64]string) {
 	for i, name := range t.columns {
 		if name != "cgroup_id" {
@@ -96,7 +96,7 @@ func (t *table) namePaths(paths map[uint64]string) {
 	}
 }
 
-// objects are the rows for JSON. What are decimal numbers in the file are numbers there, too.
+// objects are the rows as JSON objects. Decimal numbers in the file become JSON numbers.
 func (t table) objects() []map[string]any {
 	list := []map[string]any{}
 	for _, row := range t.rows {

@@ -8,7 +8,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/kernel/vgpuctl"
 )
 
-// target is whom a policy or usage is of.
+// target is the process or cgroup of a policy or of a usage.
 type target struct {
 	PID    uint32 `name:"pid" xor:"target" placeholder:"N" help:"A process, by its number in this PID namespace."`
 	Cgroup string `xor:"target" placeholder:"PATH" help:"A cgroup, and those below it: a folder of cgroup2, or its inode number."`
@@ -18,7 +18,7 @@ var errTarget = errors.New("say whose with --pid or --cgroup")
 
 func (t target) none() bool { return t == target{} }
 
-// resolve gives the id of the cgroup; 0 if it is a process.
+// resolve returns the id of the cgroup, or 0 for a process.
 func (t target) resolve(s *surroundings) (cgroup uint64, err error) {
 	if t.Cgroup == "" {
 		return 0, nil
@@ -94,7 +94,7 @@ func (l limits) policy() (vgpuctl.Limits, error) {
 	return p, p.Check()
 }
 
-// check wants one of the two.
+// check requires either a process or a cgroup.
 func (t target) check() error {
 	if t.none() {
 		return errTarget

@@ -35,7 +35,7 @@ printed. Examples:
     vgpuctl watch --json --count 1 --pid 1234`
 }
 
-// watched is an event for JSON.
+// watched is an event as JSON.
 type watched struct {
 	vgpuctl.Event
 	Lost uint64 `json:"lost,omitempty"`
@@ -55,7 +55,7 @@ func (c watchCmd) Run(s *surroundings) error {
 	return s.with(func(d *vgpuctl.Device) error {
 		events, encoder := d.Events(), json.NewEncoder(s.stdout)
 		encoder.SetEscapeHTML(false)
-		var missed uint64 // since the last that was printed
+		var missed uint64 // since the last printed event
 		for n := uint64(0); c.Count == 0 || n < c.Count; {
 			e, lost, err := events.Next(ctx)
 			if err != nil {
@@ -87,7 +87,7 @@ func (c watchCmd) Run(s *surroundings) error {
 	})
 }
 
-// writeEvent writes a line: time since the boot, type, program and process, and what is known beside.
+// writeEvent prints a line: time since the boot, type, program and process, and what else is known.
 func writeEvent(w io.Writer, e vgpuctl.Event) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d.%06d %-9s %s[%d] gpu=%s", e.TimeNs/1e9, e.TimeNs%1e9/1e3, e.Type, plain(e.Comm.String()), e.Tgid, e.Minor)
@@ -132,7 +132,7 @@ func writeEvent(w io.Writer, e vgpuctl.Event) error {
 	return err
 }
 
-// plain quotes a program's name, which it may have chosen itself, unless it is one that can be printed as it is.
+// plain returns a program's name, quoted if it has unprintable characters, since a program can choose its name.
 func plain(comm string) string {
 	odd := func(r rune) bool {
 		return r == unicode.ReplacementChar || !unicode.IsGraphic(r) || unicode.IsSpace(r) || strings.ContainsRune(`"[]\`, r)
