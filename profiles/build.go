@@ -249,12 +249,20 @@ func (b *builder) check(devices []Device) error {
 		if err := once(b, minors, d.MinorNumber.Value, d.Index, "minor_number"); err != nil {
 			return err
 		}
-		m := d.Memory
-		if total, ok := m.TotalBytes.Get(); ok && (m.UsedBytes.Value > total || m.ReservedBytes.Value > total-m.UsedBytes.Value) {
-			return wrong(b.where(d.Index, "memory"), "devices[%d].memory: used and reserved are more than the total", d.Index)
+		if key, what := d.impossible(); what != "" {
+			return wrong(b.where(d.Index, key), "devices[%d].%s: %s", d.Index, key, what)
 		}
 	}
 	return nil
+}
+
+// impossible names a key whose values cannot be true together, and says why; nothing if there is none.
+func (d *Device) impossible() (key, what string) {
+	m := d.Memory
+	if total, ok := m.TotalBytes.Get(); ok && (m.UsedBytes.Value > total || m.ReservedBytes.Value > total-m.UsedBytes.Value) {
+		return "memory", "used and reserved are more than the total"
+	}
+	return "", ""
 }
 
 // once refuses a value that an earlier device has.

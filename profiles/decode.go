@@ -211,6 +211,7 @@ type field struct {
 	min, max float64
 	longest  int  // bytes of a text, 0 for any number
 	version  bool // a text of numbers between dots
+	fixed    bool // nothing changes it while programs run
 }
 
 // fieldSet is the keys of a struct.
@@ -248,6 +249,7 @@ func fields(t reflect.Type) fieldSet {
 		}
 		f.longest, _ = strconv.Atoi(sf.Tag.Get("longest"))
 		f.version = sf.Tag.Get("form") == "version"
+		f.fixed = sf.Tag.Get("fixed") == "yes"
 		known.byKey[key] = f
 		if also, ok := sf.Tag.Lookup("also"); ok {
 			f.alias = true

@@ -3,13 +3,13 @@ package profiles
 // Device is one GPU with all of its values.
 type Device struct {
 	// Index is the GPU's place in the enumeration, from 0.
-	Index uint32 `yaml:"index"`
+	Index uint32 `yaml:"index" fixed:"yes"`
 	// UUID is the GPU's identifier, GPU- and a UUID; generated when the profile gives none.
-	UUID UUID `yaml:"uuid"`
+	UUID UUID `yaml:"uuid" fixed:"yes"`
 	// MinorNumber is the N of /dev/nvidiaN; the index when the profile gives none.
-	MinorNumber Opt[uint32] `yaml:"minor_number"`
+	MinorNumber Opt[uint32] `yaml:"minor_number" fixed:"yes"`
 	// PDI is the GPU's per-device identifier.
-	PDI Opt[uint64] `yaml:"pdi"`
+	PDI Opt[uint64] `yaml:"pdi" fixed:"yes"`
 	// GraceCPUPair is the number of the Grace CPU that the GPU is attached to.
 	GraceCPUPair Opt[uint32] `yaml:"grace_cpu_pair"`
 
@@ -23,7 +23,7 @@ type Properties struct {
 	// Brand is the product line.
 	Brand Opt[string] `yaml:"brand" enum:"unknown,quadro,tesla,nvs,grid,geforce,titan,nvidia_vapps,nvidia_vpc,nvidia_vcs,nvidia_vws,nvidia_cloud_gaming,quadro_rtx,nvidia_rtx,nvidia,geforce_rtx,titan_rtx"`
 	// Serial is the board's serial number; GPUs of one board may share it. Generated when the profile gives none.
-	Serial Opt[string] `yaml:"serial"`
+	Serial Opt[string] `yaml:"serial" fixed:"yes"`
 	// BoardPartNumber is the board's part number.
 	BoardPartNumber Opt[string] `yaml:"board_part_number"`
 	// GPUPartNumber is the chip's part number.

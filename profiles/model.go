@@ -50,9 +50,9 @@ type Board struct {
 // System is what NVML says about driver and library.
 type System struct {
 	// DriverVersion is the driver's version, such as 580.105.08.
-	DriverVersion Opt[string] `yaml:"driver_version" form:"version" longest:"79"`
+	DriverVersion Opt[string] `yaml:"driver_version" form:"version" longest:"79" fixed:"yes"`
 	// NVMLVersion is the NVML library's version, such as 13.580.105.08.
-	NVMLVersion Opt[string] `yaml:"nvml_version"`
+	NVMLVersion Opt[string] `yaml:"nvml_version" fixed:"yes"`
 	// CUDAVersion is the newest CUDA version that the driver serves, as text.
 	CUDAVersion Opt[string] `yaml:"cuda_version"`
 	// CUDAVersionMajor is the major number of CUDAVersion; taken from it when absent.
@@ -60,7 +60,7 @@ type System struct {
 	// CUDAVersionMinor is the minor number of CUDAVersion; taken from it when absent.
 	CUDAVersionMinor Opt[uint32] `yaml:"cuda_version_minor" range:"0..99"`
 	// NumDevices is the number of devices; entries of devices beyond it are dropped. The key count is stricter.
-	NumDevices Opt[uint32] `yaml:"num_devices" range:"1..10000"`
+	NumDevices Opt[uint32] `yaml:"num_devices" range:"1..10000" fixed:"yes"`
 }
 
 // NVLink is the NVLink fabric inside the machine.

@@ -35,7 +35,7 @@ type PCI struct {
 	// SubsystemID is subsystem << 16 | subsystem vendor.
 	SubsystemID Opt[uint32] `yaml:"subsystem_id"`
 	// BusID is the GPU's address; generated when the profile gives none, so it is valid in every Board.
-	BusID Opt[BusID] `yaml:"bus_id"`
+	BusID Opt[BusID] `yaml:"bus_id" fixed:"yes"`
 	// BaseClass is the PCI base class.
 	BaseClass Opt[uint32] `yaml:"base_class" range:"0..255"`
 	// SubClass is the PCI sub class.

@@ -1,0 +1,259 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvmlfab/nvmlfab/engine/state/word"
+)
+
+// The files of a state directory.
+const (
+	Overrides  = "overrides.yaml"
+	file       = "state.json"
+	generation = "generation"
+	fresh      = ".state.json.new"
+	// Processes is the folder with a locked file for each process of the system that stands on a GPU's list.
+	Processes = "processes"
+)
+
+// largest is the size from which state.json or overrides.yaml cannot be ours.
+const largest = 64 << 20
+
+// Dir is a state directory. Its methods may be called by any thread.
+type Dir struct {
+	path string
+	// raised says that this process has raised the number once, in place of a writer that may have died before it could.
+	raised atomic.Bool
+}
+
+// At is the directory of that path, which need not be there yet.
+func At(path string) *Dir { return &Dir{path: path} }
+
+// Path is where the directory is.
+func (d *Dir) Path() string { return d.path }
+
+// open opens the directory.
+func (d *Dir) open() (int, error) {
+	fd, err := unix.Open(d.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &fs.PathError{Op: "open", Path: d.path, Err: err}
+	}
+	return fd, nil
+}
+
+// Read is the state as it stands in the directory: nil if nothing has changed yet. What is as in the state of before is
+// shared with it.
+func (d *Dir) Read(before *State) (*State, error) {
+	fd, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return d.read(fd, before)
+}
+
+func (d *Dir) read(fd int, before *State) (*State, error) {
+	text, err := slurp(fd, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, d.wrong(file, err)
+	}
+	s, err := Decode(text, before)
+	if err != nil {
+		return s, d.wrong(file, err)
+	}
+	return s, nil
+}
+
+// ReadOverrides is the text of overrides.yaml, nil if there is none, and when it was written, in ms since 1970.
+func (d *Dir) ReadOverrides() (text []byte, written int64, err error) {
+	fd, err := d.open()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if unix.Fstatat(fd, Overrides, &stat, 0) == nil {
+		written = stat.Mtim.Nano() / 1e6
+	}
+	text, err = slurp(fd, Overrides)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, d.wrong(Overrides, err)
+	}
+	return text, written, nil
+}
+
+func (d *Dir) wrong(name string, err error) error {
+	return fmt.Errorf("%s: %w", filepath.Join(d.path, name), err)
+}
+
+// slurp reads a regular file of a directory.
+func slurp(dir int, name string) ([]byte, error) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("is not a regular file")
+	case info.Size() > largest:
+		return nil, fmt.Errorf("is larger than %d MiB", largest>>20)
+	}
+	return io.ReadAll(io.LimitReader(f, largest))
+}
+
+// Update changes the state. While it holds the directory's lock it reads the state, gives it to change, which returns the
+// state that takes its place or nil to leave it, and commits that. Nothing is written unless all is. What it answers:
+//
+//   - [ErrBusy]: others write without end.
+//   - [ErrNewer]: the state has a format that this version does not write.
+//   - fs.ErrPermission, or one for which [Full] is true: the directory cannot be written.
+//   - what change answers.
+//
+// A state.json that cannot be read is set aside as state.json.bad, and change is given nil as if there were none; aside
+// is the error that says so.
+func (d *Dir) Update(change func(now *State) (*State, error)) (s *State, aside, err error) {
+	fd, err := d.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unix.Close(fd)
+	unlock, err := lock(fd)
+	if err != nil {
+		return nil, nil, d.wrong("", err)
+	}
+	defer unlock()
+	if err := d.repair(fd); err != nil {
+		return nil, nil, d.wrong(generation, err)
+	}
+	before, err := d.read(fd, nil)
+	switch {
+	case errors.Is(err, ErrNewer):
+		return nil, nil, err
+	case errors.Is(err, errTorn):
+		aside = fmt.Errorf("%w; it is kept as %s.bad, and the node begins anew", err, file)
+		if err := unix.Renameat(fd, file, fd, file+".bad"); err != nil {
+			return nil, nil, d.wrong(file, err)
+		}
+	case err != nil:
+		return nil, nil, err
+	}
+	after, err := change(before)
+	if err != nil || after == nil {
+		return before, aside, err
+	}
+	if err := d.commit(fd, after); err != nil {
+		return nil, aside, d.wrong(file, err)
+	}
+	return after, aside, word.Raise(fd, generation)
+}
+
+// repair makes the file of the number, and does for a writer that died what it could not do any more.
+func (d *Dir) repair(fd int) error {
+	mode, err := modeOf(fd)
+	if err != nil {
+		return err
+	}
+	if err := word.Create(fd, generation, mode); err != nil {
+		return err
+	}
+	if d.raised.Swap(true) {
+		return nil
+	}
+	_ = unix.Unlinkat(fd, fresh, 0)
+	return word.Raise(fd, generation)
+}
+
+// modeOf is the mode of files in a directory: what may be done to the directory, without executing. The process's umask
+// would hide files that all others have to read.
+func modeOf(fd int) (uint32, error) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return 0, err
+	}
+	return stat.Mode & 0o666, nil
+}
+
+// commit writes a state beside the old one and renames it over that.
+func (d *Dir) commit(dir int, s *State) (err error) {
+	text, err := s.Encode()
+	if err != nil {
+		return err
+	}
+	var most unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_FSIZE, &most) == nil && most.Cur < uint64(len(text)) {
+		return unix.EFBIG // writing would send a signal that ends the process
+	}
+	mode, err := modeOf(dir)
+	if err != nil {
+		return err
+	}
+	_ = unix.Unlinkat(dir, fresh, 0)
+	fd, err := unix.Openat(dir, fresh, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	defer func() {
+		if err != nil {
+			_ = unix.Unlinkat(dir, fresh, 0)
+		}
+	}()
+	if err := unix.Fchmod(fd, mode); err != nil {
+		return err
+	}
+	for rest := text; len(rest) > 0; {
+		n, err := unix.Write(fd, rest)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return err
+		}
+		rest = rest[n:]
+	}
+	var fs unix.Statfs_t
+	if unix.Fstatfs(fd, &fs) != nil || fs.Type != unix.TMPFS_MAGIC {
+		if err := unix.Fsync(fd); err != nil {
+			return err
+		}
+	}
+	return unix.Renameat(dir, fresh, dir, file)
+}
+
+// Full says that an error is that of a disk or a limit on which there is no room left.
+func Full(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
+}
+
+// Refused says that an error is that of a directory which the process may not write.
+func Refused(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS)
+}
+
+// Clean is a path without a slash at its end.
+func Clean(path string) string {
+	if path == "" {
+		return ""
+	}
+	return strings.TrimRight(filepath.Clean(path), "/")
+}

@@ -1,0 +1,116 @@
+package state
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvmlfab/nvmlfab/engine/state/word"
+)
+
+// Tick is how long a reader goes on without looking at the files. It guarantees that every change is seen; the number
+// makes it fast where it can be mapped.
+const Tick = 250 * time.Millisecond
+
+// young is the age of a file below which it is looked at again: a second change within the clock's resolution has the
+// same time as the first.
+const young = 20 * time.Millisecond
+
+// Follower notices that a directory has changed. Stale may be called by any thread, Look by one at a time.
+type Follower struct {
+	dir  *Dir
+	word atomic.Pointer[word.Word] // nil where the number cannot be mapped
+	seen atomic.Uint32             // the number when the files were last read
+	next atomic.Int64              // when to look again, in ms of the clock that Stale is given
+	was  [3]stamp
+	// again says that a file was written so shortly before the last look that a later change could look the same.
+	again bool
+}
+
+// stamp is what tells a file from another one or from what it was.
+type stamp struct {
+	device, inode, size uint64
+	written, changed    int64
+}
+
+// Follow follows a directory. The first Look finds a change.
+func (d *Dir) Follow() *Follower { return &Follower{dir: d} }
+
+// Stale says that it is time to look: the number has changed, or the last look was a tick ago. The clock counts ms and
+// never goes back.
+func (f *Follower) Stale(clock int64) bool {
+	if w := f.word.Load(); w != nil && w.Load() != f.seen.Load() {
+		return true
+	}
+	return clock >= f.next.Load()
+}
+
+// Word is the address of the number, 0 where it cannot be mapped, and what it was at the last look: a waiter sleeps for as
+// long as it is that.
+func (f *Follower) Word() (address uintptr, seen uint32) {
+	if w := f.word.Load(); w != nil {
+		return w.Address(), f.seen.Load()
+	}
+	return 0, 0
+}
+
+// Look says whether a file has changed since the last look. Whoever gets true reads the files and calls Seen with the
+// number, which was read before the files were.
+func (f *Follower) Look() (changed bool, number uint32) {
+	was := f.was
+	f.was = [3]stamp{}
+	w := f.word.Load()
+	if w != nil {
+		number = w.Load()
+	}
+	fd, err := f.dir.open()
+	if err == nil {
+		defer unix.Close(fd)
+		for i, name := range [...]string{generation, Overrides, file} {
+			f.was[i] = stampOf(fd, name)
+		}
+		switch now := f.was[0]; {
+		case now.size < word.Size:
+			f.word.Store(nil)
+		case w == nil || now.device != was[0].device || now.inode != was[0].inode:
+			w, _ = word.Open(fd, generation) // the old mapping stays: a waiter may be asleep on it
+			f.word.Store(w)
+			if w != nil {
+				number = w.Load()
+			}
+		}
+	}
+	changed = f.again || number != f.seen.Load() || f.was[1] != was[1] || f.was[2] != was[2]
+	f.again = f.fresh()
+	return changed, number
+}
+
+// fresh says whether a file is younger than young.
+func (f *Follower) fresh() bool {
+	now := time.Now().UnixNano()
+	for _, s := range f.was[1:] {
+		if age := now - s.changed; s != (stamp{}) && age >= 0 && age < int64(young) {
+			return true
+		}
+	}
+	return false
+}
+
+// Seen notes that the files are read, and when to look again, in ms of the clock that Stale is given.
+func (f *Follower) Seen(number uint32, next int64) {
+	f.seen.Store(number)
+	f.next.Store(next)
+}
+
+func stampOf(dir int, name string) stamp {
+	var s unix.Stat_t
+	if unix.Fstatat(dir, name, &s, 0) != nil {
+		return stamp{}
+	}
+	return stamp{s.Dev, s.Ino, uint64(s.Size), s.Mtim.Nano(), s.Ctim.Nano()}
+}
+
+func sameFile(a, b stamp) bool {
+	return a.device == b.device && a.inode == b.inode && a.size >= word.Size
+}

@@ -1,0 +1,55 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// writing is held by the thread of this process that holds a directory's lock: POSIX locks do not keep two threads of one
+// process apart, and closing any descriptor of the file would give the lock away.
+var writing sync.Mutex
+
+// patience is how long a writer waits for others.
+const patience = 5 * time.Second
+
+// ErrBusy is the error of a lock that somebody else did not give back in time.
+var ErrBusy = errors.New("another process has held the lock for 5 s")
+
+// lock takes the directory's lock. The kernel gives it back when the process ends, whatever ends it.
+func lock(dir int) (unlock func(), err error) {
+	writing.Lock()
+	defer func() {
+		if err != nil {
+			writing.Unlock()
+		}
+	}()
+	fd, err := unix.Openat(dir, "lock", unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	whole := unix.Flock_t{Type: unix.F_WRLCK}
+	for began := time.Now(); ; {
+		err := unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &whole)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EINTR) {
+			unix.Close(fd)
+			return nil, fmt.Errorf("lock: %w", err)
+		}
+		if time.Since(began) > patience {
+			unix.Close(fd)
+			return nil, ErrBusy
+		}
+		pause := unix.Timespec{Nsec: int64(time.Millisecond)}
+		_ = unix.Nanosleep(&pause, nil)
+	}
+	return func() {
+		unix.Close(fd)
+		writing.Unlock()
+	}, nil
+}
