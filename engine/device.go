@@ -1,12 +1,15 @@
 package engine
 
-import "github.com/nvmlfab/nvmlfab/profiles"
+import (
+	"github.com/nvmlfab/nvmlfab/engine/simulate"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
 
 // Device is a GPU, or a MIG device, as one snapshot shows it.
 type Device struct {
 	view
 	*profiles.Device
 	Instance *ComputeInstance // of a MIG device; nil for a whole GPU
-	meter    meter
+	meter    *simulate.Meter
 	fault    *fault
 }

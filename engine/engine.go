@@ -4,6 +4,7 @@ package engine
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,8 +34,15 @@ func (e *Engine) empty() *Snapshot {
 }
 
 // Snapshot is the present state of the node. It has no devices before nvmlInit and after the last nvmlShutdown, also
-// for a call that runs at the same time as that nvmlShutdown. The dispatch takes one snapshot for each call.
-func (e *Engine) Snapshot() *Snapshot { return e.current.Load() }
+// for a call that runs at the same time as that nvmlShutdown. The dispatch takes one snapshot for each call, and here is
+// where it is noticed that another process has changed the node.
+func (e *Engine) Snapshot() *Snapshot {
+	s := e.current.Load()
+	if len(s.generation.followed) > 0 && s.generation.stale() {
+		return e.refresh()
+	}
+	return s
+}
 
 // Start reads the configuration and makes its devices. Its error names file and line.
 func (e *Engine) Start() error {
@@ -49,12 +57,11 @@ func (e *Engine) Start() error {
 		return err
 	}
 	config.origin = e.origin()
-	node := Node{Board: board}
-	if err := e.host.Keep(config.append(node)); err != nil {
+	g := e.begin(config, board)
+	if err := g.load(); err != nil {
 		return err
 	}
-	e.current.Store(e.begin(config, board).snapshot(node))
-	return nil
+	return g.publish(Node{Board: board})
 }
 
 // Stop ends the generation. All of its handles become invalid.
@@ -62,6 +69,7 @@ func (e *Engine) Stop() {
 	e.lifecycle.Lock()
 	defer e.lifecycle.Unlock()
 	e.current.Swap(e.empty()).generation.free()
+	e.host.Follow(false, 0, 0)
 	_ = e.host.Keep(nil) // cannot fail: removing needs no memory
 }
 
@@ -78,23 +86,27 @@ func (e *Engine) Restore() abi.Return {
 }
 
 func (e *Engine) restore() error {
-	config, node, err := restored(e.host.Kept())
+	r, err := restored(e.host.Kept())
 	if err != nil {
 		return err
 	}
-	g := e.begin(config, node.Board)
+	g := e.begin(r.config, r.node.Board)
 	if !g.adopt() {
 		return fmt.Errorf("the handles are not those of before the fork; call nvmlShutdown and nvmlInit")
 	}
-	e.current.Store(g.snapshot(node))
-	return nil
+	if err := g.inherit(r); err != nil {
+		return err
+	}
+	return g.publish(r.node)
 }
 
 // config is the source of a node: the text of a profile file or, if there is no text, the name of a shipped board.
 type config struct {
 	name   string // of the file or the board
 	text   []byte
-	origin int64 // when counters start
+	beside string // the directory of the profile file, in which overrides.yaml is read
+	state  string // the state directory; empty if this process shares its state with nobody
+	origin int64  // when counters start
 }
 
 // configured reads the configuration that the environment names: a file in MOCK_NVML_CONFIG, a shipped board in
@@ -105,15 +117,16 @@ func (e *Engine) configured() (config, error) {
 	if e.host.Privileged() {
 		getenv = func(string) string { return "" }
 	}
+	state := getenv("NVMLFAB_STATE_DIR")
 	if path := getenv("MOCK_NVML_CONFIG"); path != "" {
 		text, err := e.host.ReadFile(path)
-		return config{name: path, text: text}, err
+		return config{name: path, text: text, beside: filepath.Dir(path), state: state}, err
 	}
 	name := getenv("NVMLFAB_PROFILE")
 	if name == "" {
 		name = profiles.Default
 	}
-	return config{name: name}, nil
+	return config{name: name, state: state}, nil
 }
 
 func (c config) board() (*profiles.Board, error) {

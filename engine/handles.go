@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/host"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
@@ -23,6 +24,14 @@ type generation struct {
 	latest  atomic.Int64     // the last result of tick
 	records sync.Mutex       // held while a record changes
 
+	// What the node is made of, and the directories that may change it.
+	live      change.Source
+	overrides string // the text of overrides.yaml
+	followed  []*follower
+	expires   atomic.Int64 // when something ends by itself, in ms since 1970; 0 if nothing does
+	said      map[string]bool
+	gpus      []shown // of the newest snapshot
+
 	mu     sync.Mutex
 	others map[host.Key]uintptr // the handles of the node's other objects
 }
@@ -31,6 +40,8 @@ type generation struct {
 func (e *Engine) begin(source config, board *profiles.Board) *generation {
 	return &generation{
 		engine:  e,
+		live:    change.Source{Board: board, Overridden: board, Origin: source.origin},
+		said:    map[string]bool{},
 		number:  e.host.Generation(),
 		origin:  source.origin,
 		source:  source,

@@ -16,28 +16,8 @@ type Link struct {
 	Peer *Device
 }
 
-// listed are the links that the profile describes one by one.
-func (d *Device) listed() []profiles.Link {
-	nv := &d.snapshot.Board.NVLink
-	for _, l := range nv.DeviceLinks {
-		if l.Index == d.Index {
-			return l.Links
-		}
-	}
-	if d.Index == 0 {
-		return nv.Links
-	}
-	return nil
-}
-
 // LinkCount is the number of the device's NVLinks.
-func (d *Device) LinkCount() uint32 {
-	n := d.snapshot.Board.NVLink.LinksPerGPU.Or(0)
-	for _, l := range d.listed() {
-		n = max(n, l.Link+1)
-	}
-	return n
-}
+func (d *Device) LinkCount() uint32 { return d.snapshot.Board.LinkCount(d.Index) }
 
 // Link returns the NVLink of that number; false if there is none.
 func (d *Device) Link(number uint32) (Link, bool) {
@@ -46,7 +26,7 @@ func (d *Device) Link(number uint32) (Link, bool) {
 	}
 	nv := &d.snapshot.Board.NVLink
 	var given profiles.Link
-	for _, l := range d.listed() {
+	for _, l := range d.snapshot.Board.ListedLinks(d.Index) {
 		if l.Link == number {
 			given = l
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/nvmlfab/nvmlfab/engine/host"
+	"github.com/nvmlfab/nvmlfab/engine/simulate"
+	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -54,19 +56,40 @@ type ComputeInstance struct {
 // Unit is an S-class unit as one snapshot shows it.
 type Unit struct{ view }
 
-// snapshot makes the snapshot of a node.
-func (g *generation) snapshot(n Node) *Snapshot {
+// shown is a GPU as a snapshot is to show it, and what its readings and counters follow.
+type shown struct {
+	device *profiles.Device
+	meter  *simulate.Meter
+
+	// What they are made of. They stay as they are for as long as that does, and nothing in it ends by itself.
+	node, record *state.Record
+	overridden   *profiles.Board
+	ends         int64 // in ms since 1970; 0 if nothing ends
+}
+
+// plain are the GPUs of a board about which nothing has changed.
+func (g *generation) plain(board *profiles.Board) []shown {
+	list := make([]shown, len(board.Devices))
+	for i := range list {
+		d := &board.Devices[i]
+		list[i] = shown{device: d, meter: simulate.NewMeter(board, d, g.origin)}
+	}
+	return list
+}
+
+// snapshot makes the snapshot of a node with these GPUs.
+func (g *generation) snapshot(n Node, gpus []shown) *Snapshot {
 	s := &Snapshot{
 		Board:      n.Board,
-		Devices:    make([]*Device, len(n.Board.Devices)),
+		Devices:    make([]*Device, len(gpus)),
 		Branch:     profiles.Branch(n.Board.System.DriverVersion.Value),
 		generation: g,
 		objects:    map[host.Key]any{},
 	}
-	devices := make([]Device, len(n.Board.Devices))
+	devices := make([]Device, len(gpus))
 	for i := range devices {
 		d := &devices[i]
-		d.view, d.Device = s.view(host.Device, uint32(i), 0), &n.Board.Devices[i]
+		d.view, d.Device, d.meter = s.view(host.Device, uint32(i), 0), gpus[i].device, gpus[i].meter
 		d.fault = g.fault(i, d.Failure)
 		s.Devices[i] = d
 	}
@@ -79,6 +102,7 @@ func (g *generation) snapshot(n Node) *Snapshot {
 			profile := *gi.Parent.Device
 			profile.UUID = part.UUID
 			mig := &Device{view: s.view(host.MigDevice, p.Device, part.Serial), Device: &profile, fault: gi.Parent.fault}
+			mig.meter = simulate.NewMeter(n.Board, &profile, g.origin)
 			mig.Instance = &ComputeInstance{s.view(host.ComputeInstance, p.Device, part.Serial), gi, part.ID, mig}
 			gi.Parts = append(gi.Parts, mig.Instance)
 			s.objects[mig.key], s.objects[mig.Instance.key] = mig, mig.Instance
@@ -120,34 +144,44 @@ func (e *Engine) Publish(n Node) error {
 			return fmt.Errorf("GPU instance %d is of device %d, and there are %d", p.ID, p.Device, len(old.Devices))
 		}
 	}
-	board := *n.Board
-	board.Name, board.System = old.Board.Name, old.Board.System
-	board.Devices = slices.Clone(board.Devices)
-	for i := range board.Devices {
-		d, was := &board.Devices[i], old.Devices[i]
-		d.Index, d.UUID, d.MinorNumber, d.PCI.BusID = was.Index, was.UUID, was.MinorNumber, was.PCI.BusID
-	}
-	n.Board = &board
-	if err := e.host.Keep(old.generation.source.append(n)); err != nil {
+	n.Board = fixed(n.Board, old.Board)
+	if err := e.host.Keep(old.generation.kept(n)); err != nil {
 		return err
 	}
-	next, end := old.generation.snapshot(n), old.end()
-	for i, d := range next.Devices {
-		d.follow(old.Devices[i], end)
+	gpus, end := old.generation.plain(n.Board), old.end()
+	for i, d := range gpus {
+		d.meter.Follow(old.Devices[i].meter, end)
 	}
-	e.current.Store(next)
+	e.current.Store(old.generation.snapshot(n, gpus))
 	return nil
 }
 
-// append encodes the configuration, and the part of a node that does not follow from it, for Host.Keep; restored is the
-// inverse.
-func (c config) append(n Node) []byte {
+// fixed is a board with what nvmlInit fixed as another board has it.
+func fixed(b, as *profiles.Board) *profiles.Board {
+	board := *b
+	board.Name, board.System = as.Name, as.System
+	board.Devices = slices.Clone(board.Devices)
+	for i := range board.Devices {
+		d, was := &board.Devices[i], &as.Devices[i]
+		d.Index, d.UUID, d.MinorNumber, d.PCI.BusID = was.Index, was.UUID, was.MinorNumber, was.PCI.BusID
+	}
+	return &board
+}
+
+// kept is all that a forked process needs to go on as this one, for Host.Keep; restored is the inverse.
+func (g *generation) kept(n Node) []byte {
+	c := g.source
 	var b []byte
 	number := func(v uint64) { b = binary.AppendUvarint(b, v) }
 	text := func(s string) { number(uint64(len(s))); b = append(b, s...) }
 	text(c.name)
 	text(string(c.text))
+	text(c.beside)
+	text(c.state)
 	number(uint64(c.origin))
+	text(g.overrides)
+	number(uint64(g.live.Written))
+	text(g.changed())
 	number(uint64(n.Units))
 	number(uint64(len(n.Partitions)))
 	for _, p := range n.Partitions {
@@ -166,7 +200,17 @@ func (c config) append(n Node) []byte {
 
 var errKept = errors.New("what was kept before the fork is not whole; call nvmlShutdown and nvmlInit")
 
-func restored(b []byte) (c config, n Node, err error) {
+// remains is what a forked process finds of its parent's node.
+type remains struct {
+	config
+	overrides string
+	written   int64
+	changed   string
+	node      Node
+}
+
+func restored(b []byte) (r remains, err error) {
+	c, n := &r.config, &r.node
 	number := func() uint64 {
 		v, size := binary.Uvarint(b)
 		if size <= 0 {
@@ -190,7 +234,9 @@ func restored(b []byte) (c config, n Node, err error) {
 	if profile := text(); profile != "" {
 		c.text = []byte(profile)
 	}
+	c.beside, c.state = text(), text()
 	c.origin = int64(number())
+	r.overrides, r.written, r.changed = text(), int64(number()), text()
 	n.Units = uint32(number())
 	for range number() {
 		if err != nil {
@@ -208,5 +254,5 @@ func restored(b []byte) (c config, n Node, err error) {
 	if err == nil {
 		n.Board, err = c.board()
 	}
-	return c, n, err
+	return r, err
 }

@@ -2,12 +2,18 @@ package handwritten
 
 import (
 	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
 // DeviceGetPersistenceMode says whether the driver stays loaded without clients.
 func DeviceGetPersistenceMode(d *engine.Device) (abi.EnableState_t, abi.Return) {
 	return opt(mode[abi.EnableState_t](d.PersistenceMode))
+}
+
+// DeviceSetPersistenceMode keeps the driver loaded without clients, or not.
+func DeviceSetPersistenceMode(d *engine.Device, on abi.EnableState_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.PersistenceMode(i, on) })
 }
 
 // DeviceGetComputeMode says who may compute on the GPU.

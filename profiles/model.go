@@ -212,3 +212,25 @@ type InfiniBand struct {
 	// GUIDPrefix are the upper digits of node and port GUIDs, in hexadecimal.
 	GUIDPrefix Opt[string] `yaml:"guid_prefix"`
 }
+
+// ListedLinks are the NVLinks of a device that the profile describes one by one.
+func (b *Board) ListedLinks(index uint32) []Link {
+	for _, l := range b.NVLink.DeviceLinks {
+		if l.Index == index {
+			return l.Links
+		}
+	}
+	if index == 0 {
+		return b.NVLink.Links
+	}
+	return nil
+}
+
+// LinkCount is the number of a device's NVLinks.
+func (b *Board) LinkCount(index uint32) uint32 {
+	n := b.NVLink.LinksPerGPU.Or(0)
+	for _, l := range b.ListedLinks(index) {
+		n = max(n, l.Link+1)
+	}
+	return n
+}

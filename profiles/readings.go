@@ -179,6 +179,14 @@ type Clocks struct {
 	GraphicsAppDefault Opt[uint32] `yaml:"graphics_app_default"`
 	// GraphicsCustomerBoostMax is the highest graphics clock that the board's maker allows, in MHz.
 	GraphicsCustomerBoostMax Opt[uint32] `yaml:"graphics_customer_boost_max"`
+	// GraphicsLockedMin is the lower end of the range that the graphics clock is locked to, in MHz.
+	GraphicsLockedMin Opt[uint32] `yaml:"graphics_locked_min"`
+	// GraphicsLockedMax is the upper end of the range that the graphics clock is locked to, in MHz.
+	GraphicsLockedMax Opt[uint32] `yaml:"graphics_locked_max"`
+	// MemoryLockedMin is the lower end of the range that the memory clock is locked to, in MHz.
+	MemoryLockedMin Opt[uint32] `yaml:"memory_locked_min"`
+	// MemoryLockedMax is the upper end of the range that the memory clock is locked to, in MHz.
+	MemoryLockedMax Opt[uint32] `yaml:"memory_locked_max"`
 	// SMCurrent is the SM clock now, in MHz.
 	SMCurrent Opt[uint32] `yaml:"sm_current"`
 	// SMMax is the highest SM clock, in MHz.

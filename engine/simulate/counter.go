@@ -182,11 +182,13 @@ type Counter struct {
 	Value Amount
 	// Growth is the growth after the checkpoint.
 	Growth Growth
+	// Resets is how often the counter was made to start again.
+	Resets uint32
 }
 
 // Begin is a counter that starts at an instant.
 func Begin(origin int64, from uint64, g Growth) Counter {
-	return Counter{origin, from, Amount{Units: from}, g}
+	return Counter{Since: origin, From: from, Value: Amount{Units: from}, Growth: g}
 }
 
 // At is the value at a time in ms since 1970. For times before the checkpoint it is the value at the checkpoint.
@@ -202,7 +204,7 @@ func (c Counter) amount(ms int64) Amount {
 // Checkpoint returns the counter with a new growth from a time on. If the profile now lets it start from a higher
 // number than it has reached, it jumps to that number.
 func (c Counter) Checkpoint(ms int64, from uint64, g Growth) Counter {
-	next := Counter{max(ms, c.Since), from, c.amount(ms), g}
+	next := Counter{max(ms, c.Since), from, c.amount(ms), g, c.Resets}
 	if start := (Amount{Units: from}); from != c.From && next.Value.less(start) {
 		next.Value = start
 	}

@@ -15,12 +15,21 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// Settings override values of a device's profile.
+// Settings are what was set on a device in place of what it would do by itself.
 type Settings struct {
-	// PowerLimitMW is the power limit in force, in mW.
+	// PowerLimitMW is the power limit that was set, in mW; not valid while the default one is in force.
 	PowerLimitMW profiles.Opt[uint32]
 	// LockedMinMHz and LockedMaxMHz are the range that the graphics clock is locked to, in MHz.
 	LockedMinMHz, LockedMaxMHz profiles.Opt[uint32]
+}
+
+// SettingsOf are what was set on a device.
+func SettingsOf(d *profiles.Device) Settings {
+	s := Settings{LockedMinMHz: d.Clocks.GraphicsLockedMin, LockedMaxMHz: d.Clocks.GraphicsLockedMax}
+	if limit := d.Power.RequestedLimitMW; limit.Valid && limit != d.Power.DefaultLimitMW {
+		s.PowerLimitMW = limit
+	}
+	return s
 }
 
 const (

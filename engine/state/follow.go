@@ -46,13 +46,12 @@ func (f *Follower) Stale(clock int64) bool {
 	return clock >= f.next.Load()
 }
 
-// Word is the address of the number, 0 where it cannot be mapped, and what it was at the last look: a waiter sleeps for as
-// long as it is that.
-func (f *Follower) Word() (address uintptr, seen uint32) {
+// Address is where the number lies, 0 where it cannot be mapped: a waiter sleeps for as long as it stays the same.
+func (f *Follower) Address() uintptr {
 	if w := f.word.Load(); w != nil {
-		return w.Address(), f.seen.Load()
+		return w.Address()
 	}
-	return 0, 0
+	return 0
 }
 
 // Look says whether a file has changed since the last look. Whoever gets true reads the files and calls Seen with the

@@ -21,6 +21,9 @@ import (
 // Format is the version of state.json's format that this version writes.
 const Format = 1
 
+// Product is the version of nvmlfab, which a release sets when it is linked.
+var Product = "unreleased"
+
 // Remembered is how many events are kept.
 const Remembered = 1024
 
@@ -51,6 +54,8 @@ type State struct {
 
 // Record is what has changed about one GPU, or about the node.
 type Record struct {
+	// At is when it last changed, in ms since 1970.
+	At int64 `json:"at,omitempty"`
 	// Set are profile keys with other values than the profile's, in layers, the lowest first.
 	Set []Layer `json:"set,omitempty"`
 	// Processes are the processes that were added to the GPU.
@@ -114,6 +119,8 @@ type Checkpoint struct {
 	From   uint64 `json:"from"`
 	Units  uint64 `json:"units"`
 	Micros uint32 `json:"micros,omitempty"`
+	// Resets is how often the counter was made to start again.
+	Resets uint32 `json:"resets,omitempty"`
 }
 
 // Warmth is how warm a GPU was at the start of a second since 1970, as a part of its ramp from 0 to 1.
@@ -207,23 +214,11 @@ func (s *State) Change(uuid profiles.UUID) *Record {
 
 // Expiry is the next time, in ms since 1970, at which something ends by itself; 0 if nothing does.
 func (s *State) Expiry(now int64) int64 {
-	var next int64
-	ends := func(at int64) {
-		if at > now && (next == 0 || at < next) {
+	next := s.Node.Ends(now)
+	for _, r := range s.Devices {
+		if at := r.Ends(now); at != 0 && (next == 0 || at < next) {
 			next = at
 		}
-	}
-	of := func(r *Record) {
-		for _, l := range r.Set {
-			ends(l.Until)
-		}
-		for _, p := range r.Processes {
-			ends(p.Until)
-		}
-	}
-	of(s.Node)
-	for _, r := range s.Devices {
-		of(r)
 	}
 	return next
 }
@@ -237,6 +232,22 @@ func (r *Record) Settings(now int64) profiles.Settings {
 		}
 	}
 	return all
+}
+
+// Ends is the next time after now, in ms since 1970, at which something in the record ends by itself; 0 if nothing does.
+func (r *Record) Ends(now int64) (next int64) {
+	ends := func(at int64) {
+		if at > now && (next == 0 || at < next) {
+			next = at
+		}
+	}
+	for _, l := range r.Set {
+		ends(l.Until)
+	}
+	for _, p := range r.Processes {
+		ends(p.Until)
+	}
+	return next
 }
 
 // Empty says that nothing is changed.
@@ -328,6 +339,10 @@ func Decode(text []byte, before *State) (*State, error) {
 		delete(s.more, key)
 	}
 	var devices map[profiles.UUID]json.RawMessage
+	if s.text[""] = string(s.more["node"]); before != nil && before.text[""] == s.text[""] {
+		s.Node = before.Node
+		delete(s.more, "node")
+	}
 	for key, into := range map[string]any{"node": s.Node, "devices": &devices, "events": &s.Events} {
 		if raw, ok := s.more[key]; ok {
 			if err := json.Unmarshal(raw, into); err != nil {
@@ -365,7 +380,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &r.more); err != nil {
 		return err
 	}
-	for _, key := range []string{"set", "processes", "accounted", "counters", "warmth"} {
+	for _, key := range []string{"at", "set", "processes", "accounted", "counters", "warmth"} {
 		delete(r.more, key)
 	}
 	return nil

@@ -133,6 +133,7 @@ var calls = [...]Function{
 	145: callDeviceGetVirtualizationMode,
 	146: callDeviceIsMigDeviceHandle,
 	148: callDeviceOnSameBoard,
+	170: callDeviceSetPersistenceMode,
 	173: callDeviceValidateInforom,
 	175: callEventSetCreate,
 	176: callEventSetFree,
@@ -3245,6 +3246,14 @@ func callDeviceOnSameBoard(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	}
 	*(*int32)(p2) = r2
 	return abi.SUCCESS
+}
+
+func callDeviceSetPersistenceMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetPersistenceMode(v0, marshal.Word[abi.EnableState_t](a, 1))
 }
 
 func callDeviceValidateInforom(s *engine.Snapshot, a unsafe.Pointer) abi.Return {

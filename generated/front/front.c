@@ -1914,9 +1914,8 @@ nvmlReturn_t nvmlDeviceSetNvlinkBwModeAsync_v1(nvmlDevice_t device, nvmlNvlinkSe
 
 nvmlReturn_t nvmlDeviceSetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t mode)
 {
-    (void)device;
-    (void)mode;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
+    return nvmlfab_admin_gate(170, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, unsigned int limit)

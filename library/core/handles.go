@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvmlfab/nvmlfab/engine/host"
 )
 
@@ -41,6 +43,13 @@ type space struct {
 	region           [regions]unsafe.Pointer // *slot
 	grow             unsafe.Pointer
 	config           unsafe.Pointer // *block
+	watch            *watch
+}
+
+type watch struct {
+	follows, seen atomic.Uint32
+	word          atomic.Uintptr
+	clock         atomic.Int64
 }
 
 type block struct {
@@ -204,6 +213,27 @@ func (h *handles) Keep(config []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return replace(&h.space.config, config)
+}
+
+// Clock is the time that the front noted with the newest call.
+func (h *handles) Clock() int64 { return h.space.watch.clock.Load() }
+
+// Follow tells the front what it watches for the core.
+func (h *handles) Follow(follows bool, word uintptr, seen uint32) {
+	w := h.space.watch
+	w.seen.Store(seen)
+	w.word.Store(word)
+	if !follows {
+		w.follows.Store(0)
+		return
+	}
+	w.follows.Store(1)
+	if w.clock.Load() == 0 { // the call that begins to follow did not bring the time
+		var now unix.Timespec
+		if unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now) == nil {
+			w.clock.Store(now.Nano() / 1e6)
+		}
+	}
 }
 
 // Kept returns what Keep stored, in this core or in the one before a fork.

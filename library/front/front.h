@@ -50,6 +50,20 @@ struct nvmlfab_slot {
 #define NVMLFAB_FREED UINT32_MAX /* the kind of a slot whose handle was released */
 #define NVMLFAB_REGIONS 24
 
+/* What the core tells the front about the directories that it follows, so that it need not ask
+ * for the time, and a waiter need not ask the core. */
+struct nvmlfab_watch {
+    _Atomic uint32_t follows;          /* 1 if there are any: then calls bring the time along */
+    _Atomic uint32_t seen;             /* the number of the newest change when the files were last read */
+    _Atomic(const uint32_t *) word;    /* where that number lies, NULL where it cannot be mapped */
+    _Atomic int64_t clock;             /* CLOCK_MONOTONIC_COARSE at the newest call, in ms */
+};
+
+extern struct nvmlfab_watch nvmlfab_watch;
+
+/* Notes the time for the core. */
+void nvmlfab_note_time(void);
+
 /* Slots lie in regions; region i has NVMLFAB_FIRST << i slots. The core takes the slot with the number next, and
  * takes each number only once. If the slot's region does not exist, the core calls grow, which answers 0 if there is
  * no memory.
@@ -63,6 +77,7 @@ struct nvmlfab_space {
     _Atomic(struct nvmlfab_slot *) region[NVMLFAB_REGIONS];
     int (*grow)(struct nvmlfab_space *space, uint32_t region);
     _Atomic(struct nvmlfab_block *) config; /* the node's configuration, for forked processes */
+    struct nvmlfab_watch *watch;
 };
 
 #define NVMLFAB_FIRST (UINT64_C(1) << 16)
@@ -154,6 +169,8 @@ static inline uint32_t nvmlfab_ask(uint32_t index, const uint64_t *args)
     if (met != atomic_load_explicit(nvmlfab_front.generation, memory_order_relaxed))
         return nvmlfab_meet(index, args);
     nvmlfab_met = met | NVMLFAB_INSIDE;
+    if (atomic_load_explicit(&nvmlfab_watch.follows, memory_order_relaxed))
+        nvmlfab_note_time();
     uint32_t answer = atomic_load_explicit(&nvmlfab_front.call, memory_order_acquire)(index, args);
     nvmlfab_met = met;
     return answer;

@@ -10,7 +10,7 @@ _Static_assert(sizeof(struct nvmlfab_slot) == 64, "the core counts on it");
 static int grow(struct nvmlfab_space *space, uint32_t region);
 
 /* Slot 0 is never taken: its address equals that of the region. */
-static struct nvmlfab_space space = {.generation = 1, .next = 1, .start = 1, .grow = grow};
+static struct nvmlfab_space space = {.generation = 1, .next = 1, .start = 1, .grow = grow, .watch = &nvmlfab_watch};
 
 struct nvmlfab_space *nvmlfab_space(void) { return &space; }
 

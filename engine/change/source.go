@@ -1,0 +1,160 @@
+// Package change holds what may change about a node: pure functions from a board, the state of before and a change to the
+// state after it, its events and NVML's answer. The library and the commands call them, so both mean the same.
+package change
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/nvmlfab/nvmlfab/engine/simulate"
+	"github.com/nvmlfab/nvmlfab/engine/state"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// Source is what a node is made of.
+type Source struct {
+	// Board is the board as its profile gives it.
+	Board *profiles.Board
+	// Overridden is the board with overrides.yaml laid over it; Board itself if there is none.
+	Overridden *profiles.Board
+	// Written is when overrides.yaml was written, in ms since 1970.
+	Written int64
+	// State is what nvmlfab has changed; nil if nothing.
+	State *state.State
+	// Origin is when counters begin, in ms since 1970, unless the state says it.
+	Origin int64
+}
+
+// origin is when counters begin.
+func (s *Source) origin() int64 {
+	if s.State != nil && s.State.Created != 0 {
+		return s.State.Created
+	}
+	return s.Origin
+}
+
+var unchanged state.Record
+
+// Records are what has changed about the node and about one of its GPUs.
+func (s *Source) Records(i int) (node, device *state.Record) {
+	if s.State == nil {
+		return &unchanged, &unchanged
+	}
+	return s.State.Node, s.State.Device(s.Board.Devices[i].UUID)
+}
+
+// overridden is the board at a time, without what nvmlfab has changed.
+func (s *Source) overridden(at int64) *profiles.Board {
+	if at < s.Written {
+		return s.Board
+	}
+	return s.Overridden
+}
+
+// Node is the board at a time in ms since 1970, apart from its devices.
+func (s *Source) Node(at int64) (*profiles.Board, error) {
+	if s.State == nil {
+		return s.overridden(at), nil
+	}
+	return s.overridden(at).With(s.State.Node.Settings(at))
+}
+
+// Device is one of the GPUs at a time in ms since 1970.
+func (s *Source) Device(i int, at int64) (*profiles.Device, error) {
+	_, r := s.Records(i)
+	d, err := s.overridden(at).Devices[i].With(r.Settings(at))
+	if err != nil {
+		return nil, fmt.Errorf("GPU %d: %w", i, err)
+	}
+	return withProcesses(d, r, at)
+}
+
+// withProcesses is a device with the processes that were added to it.
+func withProcesses(d *profiles.Device, r *state.Record, at int64) (*profiles.Device, error) {
+	var added []profiles.Process
+	for _, p := range r.Processes {
+		if p.Until != 0 && p.Until <= at {
+			continue
+		}
+		process, err := profiles.ProcessOf(p.Keys)
+		if err != nil {
+			return nil, fmt.Errorf("process %s: %w", p.ID, err)
+		}
+		added = append(added, process)
+	}
+	if added == nil {
+		return d, nil
+	}
+	c := *d
+	c.Processes = append(slices.Clip(c.Processes), added...)
+	return &c, nil
+}
+
+// times are when a GPU becomes another one by itself, after the last change and up to a time: when something that was set
+// for a while ends, and when somebody wrote overrides.yaml.
+func (s *Source) times(i int, now int64) (first int64, later []int64) {
+	node, device := s.Records(i)
+	first = max(node.At, device.At, s.origin())
+	if s.Written <= now && s.Written > first && s.Overridden != s.Board {
+		later = append(later, s.Written)
+	}
+	for _, r := range []*state.Record{node, device} {
+		for _, l := range r.Set {
+			if l.Until > first && l.Until <= now {
+				later = append(later, l.Until)
+			}
+		}
+		for _, p := range r.Processes {
+			if p.Until > first && p.Until <= now {
+				later = append(later, p.Until)
+			}
+		}
+	}
+	slices.Sort(later)
+	return first, slices.Compact(later)
+}
+
+// Meter is one of the GPUs at a time in ms since 1970, and what its readings and counters follow from then on. All
+// processes that have the same source get the same, whenever they ask.
+func (s *Source) Meter(i int, now int64) (*profiles.Device, *simulate.Meter, error) {
+	_, r := s.Records(i)
+	at, later := s.times(i, now)
+	if len(later) == 0 {
+		at = now // as it has been since
+	}
+	d, m, err := s.meter(i, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.Warmth != nil {
+		m.Warm(simulate.Start{Second: r.Warmth.Second, Warmth: r.Warmth.Part})
+	}
+	for name, c := range r.Counters {
+		if count, ok := simulate.CountOf(name); ok {
+			m.Restore(count, simulate.Counter{
+				Since: c.Since, From: c.From, Value: simulate.Amount{Units: c.Units, Micros: c.Micros}, Resets: c.Resets,
+			})
+		}
+	}
+	for _, at := range later {
+		before := m
+		if d, m, err = s.meter(i, at); err != nil {
+			return nil, nil, err
+		}
+		m.Follow(before, at)
+	}
+	return d, m, nil
+}
+
+// meter is a GPU at a time, and a meter that begins with it.
+func (s *Source) meter(i int, at int64) (*profiles.Device, *simulate.Meter, error) {
+	board, err := s.Node(at)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := s.Device(i, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	return d, simulate.NewMeter(board, d, s.origin()), nil
+}

@@ -1,0 +1,231 @@
+package change
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/nvmlfab/nvmlfab/engine/simulate"
+	"github.com/nvmlfab/nvmlfab/engine/state"
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// Whose layers there are. Those of faults and of scenarios have a name after the colon.
+const (
+	ByUser     = ""          // nvmlfab set
+	BySetter   = "nvml"      // NVML's setters, which a reset of the GPU takes back
+	ByFault    = "fail:"     // nvmlfab fail
+	ByScenario = "scenario:" // nvmlfab play
+)
+
+// Tx is a change in the making. What it does to the state is not seen by anybody until the state is committed.
+type Tx struct {
+	// Now is when the change happens, in ms since 1970.
+	Now     int64
+	before  Source
+	after   Source
+	touched map[int]bool
+	node    bool // something about the node has changed, and so perhaps about every GPU
+	resets  map[int][]simulate.Count
+}
+
+// Begin begins a change of a node at a time in ms since 1970.
+func Begin(source Source, product string, now int64) *Tx {
+	t := &Tx{Now: now, before: source, after: source, touched: map[int]bool{}, resets: map[int][]simulate.Count{}}
+	if source.State == nil {
+		t.after.State = state.New(source.Board, product, source.Origin)
+	} else {
+		t.after.State = source.State.Clone()
+		t.after.State.Product = product
+	}
+	return t
+}
+
+// Board is the node, apart from its GPUs, with what the change has done so far.
+func (t *Tx) Board() (*profiles.Board, error) { return t.after.Node(t.Now) }
+
+// Device is a GPU with what the change has done so far.
+func (t *Tx) Device(i int) (*profiles.Device, error) { return t.after.Device(i, t.Now) }
+
+// State is the state with what the change has done so far. It is for reading.
+func (t *Tx) State() *state.State { return t.after.State }
+
+// Devices is the number of GPUs.
+func (t *Tx) Devices() int { return len(t.after.Board.Devices) }
+
+// UUID is that of a GPU.
+func (t *Tx) UUID(i int) profiles.UUID { return t.after.Board.Devices[i].UUID }
+
+// Record is a GPU's record, or the node's for a negative number, for the caller to change.
+func (t *Tx) Record(i int) *state.Record {
+	if i < 0 {
+		t.node = true
+		return t.after.State.Change("")
+	}
+	t.touched[i] = true
+	return t.after.State.Change(t.UUID(i))
+}
+
+// Set gives keys of a GPU, or of the node for a negative number, other values: for good, or until a time in ms since 1970.
+// For good takes them out of all other layers, so the last word counts. The error says which setting is wrong.
+func (t *Tx) Set(i int, by string, until int64, keys profiles.Settings) error {
+	r := t.Record(i)
+	t.expire(r)
+	if until != 0 {
+		r.Set = append(r.Set, state.Layer{Keys: maps.Clone(keys), Until: until, By: by})
+		return t.check(i)
+	}
+	for key := range keys {
+		for _, l := range r.Set {
+			l.Keys.Drop(key)
+		}
+	}
+	if at := slices.IndexFunc(r.Set, func(l state.Layer) bool { return l.By == by && l.Until == 0 }); at >= 0 {
+		r.Set[at].Keys.Lay(keys)
+	} else {
+		r.Set = append([]state.Layer{{Keys: maps.Clone(keys), By: by}}, r.Set...)
+	}
+	r.Set = slices.DeleteFunc(r.Set, func(l state.Layer) bool { return len(l.Keys) == 0 })
+	return t.check(i)
+}
+
+// Unset takes keys, and the keys in sections of those names, back out of the layers for which of is true. It says whether
+// there were any.
+func (t *Tx) Unset(i int, of func(state.Layer) bool, keys ...string) (dropped bool, err error) {
+	r := t.Record(i)
+	t.expire(r)
+	for _, l := range r.Set {
+		for _, key := range keys {
+			if of(l) && l.Keys.Drop(key) {
+				dropped = true
+			}
+		}
+	}
+	r.Set = slices.DeleteFunc(r.Set, func(l state.Layer) bool { return len(l.Keys) == 0 })
+	return dropped, t.check(i)
+}
+
+// DropLayers takes back whole layers, and says how many there were.
+func (t *Tx) DropLayers(i int, of func(state.Layer) bool) (int, error) {
+	r := t.Record(i)
+	t.expire(r)
+	n := len(r.Set)
+	r.Set = slices.DeleteFunc(r.Set, of)
+	return n - len(r.Set), t.check(i)
+}
+
+// expire forgets what has ended by itself.
+func (t *Tx) expire(r *state.Record) {
+	r.Set = slices.DeleteFunc(r.Set, func(l state.Layer) bool { return l.Until != 0 && l.Until <= t.Now })
+	r.Processes = slices.DeleteFunc(r.Processes, func(p state.Process) bool { return p.Until != 0 && p.Until <= t.Now })
+}
+
+// check finds out whether the node can be as the change has made it.
+func (t *Tx) check(i int) error {
+	if i < 0 {
+		_, err := t.Board()
+		return err
+	}
+	_, err := t.Device(i)
+	return err
+}
+
+// ResetCounter makes one of a GPU's counters start again from 0.
+func (t *Tx) ResetCounter(i int, c simulate.Count) {
+	t.touched[i] = true
+	t.resets[i] = append(t.resets[i], c)
+}
+
+// Event notes something that happens to a GPU, or to the node for a negative number.
+func (t *Tx) Event(i int, kind, data uint64) {
+	e := state.Event{Time: t.Now, Type: kind, Data: data}
+	if i >= 0 {
+		e.Device = t.UUID(i)
+	}
+	t.Add(e)
+}
+
+// Add notes an event, whose number it gives.
+func (t *Tx) Add(e state.Event) {
+	s := t.after.State
+	s.Sequence++
+	e.Sequence = s.Sequence
+	s.Events = append(s.Events, e)
+	s.Events = s.Events[max(0, len(s.Events)-state.Remembered):]
+}
+
+// Finish completes the change and returns the state to commit: counters and temperatures go on from what they were, and
+// what has changed sends its events.
+func (t *Tx) Finish() (*state.State, error) {
+	for i := range t.after.Board.Devices {
+		if !t.touched[i] && !t.node {
+			continue
+		}
+		if err := t.settle(i); err != nil {
+			return nil, err
+		}
+	}
+	if t.node {
+		t.after.State.Node.At = t.Now
+	}
+	return t.after.State, nil
+}
+
+// settle writes down what a GPU's counters and temperature were, where they go on in another way.
+func (t *Tx) settle(i int) error {
+	before, was, err := t.before.Meter(i, t.Now)
+	if err != nil {
+		return err
+	}
+	after, is, err := t.after.meter(i, t.Now)
+	if err != nil {
+		return err
+	}
+	is.Follow(was, t.Now)
+	for _, c := range t.resets[i] {
+		is.Reset(c, t.Now)
+	}
+	r := t.after.State.Change(t.UUID(i))
+	r.At, r.Counters, r.Warmth = t.Now, nil, nil
+	is.Checkpoints(func(c simulate.Count, counter simulate.Counter) {
+		if r.Counters == nil {
+			r.Counters = map[string]state.Checkpoint{}
+		}
+		r.Counters[c.String()] = state.Checkpoint{
+			Since: counter.Since, From: counter.From, Units: counter.Value.Units, Micros: counter.Value.Micros, Resets: counter.Resets,
+		}
+	})
+	if start := is.Began(); start != (simulate.Start{}) {
+		r.Warmth = &state.Warmth{Second: start.Second, Part: start.Warmth}
+	}
+	t.notice(i, before, after)
+	return nil
+}
+
+// notice sends the events of what differs about a GPU.
+func (t *Tx) notice(i int, before, after *profiles.Device) {
+	if before.PerformanceState != after.PerformanceState {
+		t.Event(i, abi.EventTypePState, uint64(after.PerformanceState.Value))
+	}
+	if clocks := func(c profiles.Clocks) [3]profiles.Opt[uint32] {
+		return [3]profiles.Opt[uint32]{c.GraphicsCurrent, c.SMCurrent, c.MemoryCurrent}
+	}; clocks(before.Clocks) != clocks(after.Clocks) {
+		t.Event(i, abi.EventTypeClock, 0)
+	}
+}
+
+// Find is the number of the GPU that a person means by an index or a UUID.
+func Find(board *profiles.Board, name string) (int, error) {
+	var uuid profiles.DeviceName
+	if err := uuid.UnmarshalText([]byte(name)); err != nil {
+		return 0, err
+	}
+	for i := range board.Devices {
+		d := &board.Devices[i]
+		if string(d.UUID) == string(uuid) || fmt.Sprint(d.Index) == string(uuid) {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("there is no GPU %s: the node has %d, from 0 to %d", name, len(board.Devices), len(board.Devices)-1)
+}

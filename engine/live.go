@@ -1,0 +1,372 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/nvmlfab/nvmlfab/engine/change"
+	"github.com/nvmlfab/nvmlfab/engine/state"
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// follower is a directory that may change the node: the state directory, or that of the profile file, of which only
+// overrides.yaml counts.
+type follower struct {
+	*state.Follower
+	dir *state.Dir
+}
+
+// follow begins to follow the directories of a configuration.
+func (g *generation) follow() {
+	for _, path := range []string{g.source.beside, g.source.state} {
+		if path != "" {
+			dir := state.At(path)
+			g.followed = append(g.followed, &follower{dir.Follow(), dir})
+		}
+	}
+}
+
+// stateDir is the state directory, nil if this process shares its state with nobody.
+func (g *generation) stateDir() *state.Dir {
+	if g.source.state == "" {
+		return nil
+	}
+	return g.followed[len(g.followed)-1].dir
+}
+
+// stale says that it is time to look at the directories.
+func (g *generation) stale() bool {
+	clock := g.engine.host.Clock()
+	for _, f := range g.followed {
+		if f.Stale(clock) {
+			return true
+		}
+	}
+	return false
+}
+
+// now is the time of the process, in ms since 1970.
+func (g *generation) now() int64 { return g.engine.host.Now().UnixMilli() }
+
+// load reads the directories for the first time. A wrong overrides.yaml is an error then, as a wrong profile is; a
+// state.json that cannot be read is passed over.
+func (g *generation) load() error {
+	g.follow()
+	numbers := g.look()
+	if _, err := g.readOverrides(); err != nil {
+		return err
+	}
+	if dir := g.stateDir(); dir != nil {
+		s, err := dir.Read(nil)
+		switch {
+		case s != nil && !s.Fits(g.live.Board):
+			g.say(fmt.Errorf("%s is the state of a node with other GPUs: it is not used; name another directory in NVMLFAB_STATE_DIR", dir.Path()))
+		case err != nil && !errors.Is(err, state.ErrNewer):
+			g.say(err)
+		default:
+			g.live.State = s
+		}
+	}
+	g.seen(numbers)
+	return nil
+}
+
+// inherit takes over what a process knew before it forked, and looks at the directories at its next call.
+func (g *generation) inherit(r remains) error {
+	g.follow()
+	if err := g.override(r.overrides, r.written); err != nil {
+		return err
+	}
+	if r.changed == "" {
+		return nil
+	}
+	s, err := state.Decode([]byte(r.changed), nil)
+	g.live.State = s
+	return err
+}
+
+// changed is what nvmlfab has changed, as text.
+func (g *generation) changed() string {
+	if g.live.State == nil {
+		return ""
+	}
+	text, err := g.live.State.Encode()
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// look finds out whether files have changed, and what the numbers of changes were before that.
+func (g *generation) look() (numbers []uint32) {
+	for _, f := range g.followed {
+		_, number := f.Look()
+		numbers = append(numbers, number)
+	}
+	return numbers
+}
+
+// seen notes that the files are read, and when to look again.
+func (g *generation) seen(numbers []uint32) {
+	wait := state.Tick.Milliseconds()
+	if s := g.live.State; s != nil {
+		now := g.now()
+		expires := s.Expiry(now)
+		g.expires.Store(expires)
+		if expires != 0 {
+			wait = min(wait, max(expires-now, 1))
+		}
+	}
+	if len(g.followed) == 0 {
+		return
+	}
+	last := len(g.followed) - 1
+	g.engine.host.Follow(true, g.followed[last].Address(), numbers[last])
+	clock := g.engine.host.Clock()
+	for i, f := range g.followed {
+		f.Seen(numbers[i], clock+wait)
+	}
+}
+
+// readOverrides lays the overrides.yaml of each directory over the board. It says whether they are others than before.
+func (g *generation) readOverrides() (changed bool, err error) {
+	var all string
+	var latest int64
+	for _, f := range g.followed {
+		text, written, err := f.dir.ReadOverrides()
+		if err != nil {
+			return false, err
+		}
+		if text == nil {
+			continue
+		}
+		path := filepath.Join(f.dir.Path(), state.Overrides)
+		if _, err := g.source.base().With(profiles.Layer{Name: path, Text: text}); err != nil {
+			return false, err
+		}
+		if all != "" {
+			all += "\n---\n"
+		}
+		all, latest = all+string(text), max(latest, written)
+	}
+	if all == g.overrides && latest == g.live.Written {
+		return false, nil
+	}
+	return true, g.override(all, latest)
+}
+
+// override lays the text of overrides.yaml over the board.
+func (g *generation) override(text string, written int64) error {
+	board := g.live.Board
+	if text != "" {
+		b, err := g.source.base().With(profiles.Layer{Name: state.Overrides, Text: []byte(text)})
+		if err != nil {
+			return err
+		}
+		if len(b.Devices) != len(board.Devices) {
+			return fmt.Errorf("%s: the number of GPUs cannot change while programs run: write it into the profile", state.Overrides)
+		}
+		board = fixed(b, board)
+	}
+	g.overrides, g.live.Overridden, g.live.Written = text, board, written
+	return nil
+}
+
+// base is what the profile of a configuration starts from.
+func (c config) base() profiles.Base { return profiles.Base{Name: c.name, Text: c.text} }
+
+// refresh looks at the directories and makes what they say the present state of the node. What is torn, wrong or gone
+// leaves the node as it was, and one line says so.
+func (e *Engine) refresh() *Snapshot {
+	e.lifecycle.Lock()
+	defer e.lifecycle.Unlock()
+	s := e.current.Load()
+	if g := s.generation; len(g.followed) > 0 && g.stale() { // another thread may have looked meanwhile
+		g.reload()
+	}
+	return e.current.Load()
+}
+
+// reload is refresh for who holds the engine's lock.
+func (g *generation) reload() {
+	var numbers []uint32
+	changed := false
+	for _, f := range g.followed {
+		c, number := f.Look()
+		changed = changed || c
+		numbers = append(numbers, number)
+	}
+	if expires := g.expires.Load(); expires != 0 && expires <= g.now() {
+		changed = true
+	}
+	if changed {
+		if err := g.reread(); err != nil {
+			g.say(err)
+		} else {
+			clear(g.said)
+		}
+	}
+	g.seen(numbers)
+}
+
+func (g *generation) reread() error {
+	before := g.live
+	if _, err := g.readOverrides(); err != nil {
+		return err
+	}
+	if dir := g.stateDir(); dir != nil {
+		s, err := dir.Read(before.State)
+		switch {
+		case err != nil && !errors.Is(err, state.ErrNewer):
+			return err
+		case s == nil && before.State != nil:
+			return fmt.Errorf("%s has lost its state: the node stays as it was; start anew to begin without", dir.Path())
+		case s != nil && !s.Fits(g.live.Board):
+			return fmt.Errorf("%s is the state of a node with other GPUs: it is not used", dir.Path())
+		}
+		g.live.State = s
+	}
+	if err := g.publish(Node{Board: g.engine.current.Load().Board}); err != nil {
+		g.live = before
+		return err
+	}
+	return nil
+}
+
+// say complains of something once, until all is well again.
+func (g *generation) say(err error) {
+	if text := err.Error(); !g.said[text] {
+		g.said[text] = true
+		g.engine.Complain(err)
+	}
+}
+
+// publish makes what the node is made of the present state of the node. Of the node given only what does not follow from
+// that counts.
+func (g *generation) publish(n Node) error {
+	e, now := g.engine, g.now()
+	board, err := g.live.Node(now)
+	if err != nil {
+		return err
+	}
+	gpus := make([]shown, len(g.live.Board.Devices))
+	for i := range gpus {
+		if gpus[i], err = g.show(i, now); err != nil {
+			return err
+		}
+	}
+	n.Board = board
+	if err := e.host.Keep(g.kept(n)); err != nil {
+		return err
+	}
+	if old := e.current.Load(); old.generation == g {
+		end := old.end()
+		for i := range gpus {
+			gpus[i].meter.NotLess(old.Devices[i].meter, end)
+		}
+	}
+	g.gpus = gpus
+	e.current.Store(g.snapshot(n, gpus))
+	return nil
+}
+
+// show is a GPU at a time in ms since 1970.
+func (g *generation) show(i int, now int64) (shown, error) {
+	node, record := g.live.Records(i)
+	of := shown{node: node, record: record, overridden: g.live.Overridden}
+	if g.gpus != nil {
+		was := g.gpus[i]
+		if was.node == node && was.record == record && was.overridden == of.overridden && (was.ends == 0 || now < was.ends) {
+			return was, nil
+		}
+	}
+	of.ends = node.Ends(now)
+	if ends := record.Ends(now); ends != 0 && (of.ends == 0 || ends < of.ends) {
+		of.ends = ends
+	}
+	var err error
+	of.device, of.meter, err = g.live.Meter(i, now)
+	return of, err
+}
+
+// Change changes the node: in the state directory, and so for all of its processes, or without one in this process and
+// those that it forks. It answers what the change does, or why the change cannot be kept: NO_PERMISSION if the directory
+// may not be written, INSUFFICIENT_RESOURCES if it is full, IN_USE if others write without end, NOT_SUPPORTED if a newer
+// version wrote it.
+func (s *Snapshot) Change(f func(*change.Tx) abi.Return) abi.Return { return s.generation.change(f) }
+
+// Change changes the GPU, or the GPU that a MIG device is a part of, as [Snapshot.Change] does. The function is given the
+// GPU's number.
+func (d *Device) Change(f func(t *change.Tx, gpu int) abi.Return) abi.Return {
+	return d.snapshot.Change(func(t *change.Tx) abi.Return { return f(t, int(d.key.Device)) })
+}
+
+// errAlone is what is said of the first change that nobody else sees.
+var errAlone = errors.New("changes to GPUs are seen by this process and its children alone: name a directory in NVMLFAB_STATE_DIR to share them")
+
+// errAnswered is the error of a change that answered something else than SUCCESS.
+var errAnswered = errors.New("the change was refused")
+
+func (g *generation) change(f func(*change.Tx) abi.Return) abi.Return {
+	e := g.engine
+	e.lifecycle.Lock()
+	defer e.lifecycle.Unlock()
+	if e.current.Load().generation != g {
+		return abi.ERROR_UNINITIALIZED
+	}
+	answer := abi.SUCCESS
+	apply := func(now *state.State) (*state.State, error) {
+		source := g.live
+		source.State = now
+		t := change.Begin(source, state.Product, g.now())
+		if answer = f(t); answer != abi.SUCCESS {
+			return nil, errAnswered
+		}
+		return t.Finish()
+	}
+	dir := g.stateDir()
+	if dir == nil {
+		next, err := apply(g.live.State)
+		if err != nil {
+			return g.refused(answer, err)
+		}
+		before := g.live.State
+		g.live.State = next
+		if err := g.publish(Node{Board: g.live.Board}); err != nil {
+			g.live.State = before
+			return g.refused(answer, err)
+		}
+		g.say(errAlone)
+		return abi.SUCCESS
+	}
+	_, aside, err := dir.Update(apply)
+	if aside != nil {
+		g.say(aside)
+	}
+	if err != nil {
+		return g.refused(answer, err)
+	}
+	g.reload()
+	return abi.SUCCESS
+}
+
+// refused is the answer to a change that is not made.
+func (g *generation) refused(answer abi.Return, err error) abi.Return {
+	if errors.Is(err, errAnswered) {
+		return answer
+	}
+	g.say(err)
+	switch {
+	case errors.Is(err, state.ErrBusy):
+		return abi.ERROR_IN_USE
+	case errors.Is(err, state.ErrNewer):
+		return abi.ERROR_NOT_SUPPORTED
+	case state.Refused(err):
+		return abi.ERROR_NO_PERMISSION
+	case state.Full(err):
+		return abi.ERROR_INSUFFICIENT_RESOURCES
+	}
+	return abi.ERROR_UNKNOWN
+}
