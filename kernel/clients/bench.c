@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * How often a second a program learns that a job has completed: with the ioctl WAIT, and by polling the mapped page.
+/* Measures how often a second a program can learn that a job has completed: by the ioctl WAIT, and by polling the
+ * mapped page.
  *
- * completed: the job is long over, so that asking is all there is to it. This is what the page is for.
- * completing: the job is submitted, and has yet to complete. Its time is the same both ways; what differs is how soon its end is seen.
+ * completed: the job has completed long before, so this measures the question alone. The page exists for this case.
+ * completing: the job is submitted and then waited for. The job takes the same time both ways; the difference is how
+ * soon its end is seen.
  *
- * Rounds of the two alternate, and the median round counts. Lines that begin with BENCH are for programs to read.
- */
+ * Rounds of both kinds alternate, and the median round counts. Lines that begin with BENCH are for programs to read. */
 #include "check.h"
 
 enum { ROUNDS = 15 };
@@ -47,7 +47,7 @@ static void wait_page(int fd, const struct fakegpu_page *page, uint64_t seqno)
 
 typedef void wait_function(int fd, const struct fakegpu_page *page, uint64_t seqno);
 
-/* Counts how often a second it can wait for a job that is over. */
+/* Counts how often a second it can wait for a job that has completed. */
 static double completed_round(wait_function *wait, int fd, const struct fakegpu_page *page, int waits)
 {
 	int64_t start = now_ns();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the test programs share: a line PASS or FAIL for each check, a count at the end, and the calls of /dev/fakegpu as functions. */
+/* Shared by the test programs: a line PASS or FAIL for each check, a count at the end, and the calls of /dev/fakegpu
+ * as functions. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -20,7 +21,7 @@
 #include "../uapi/fakegpu.h"
 
 #define DEVICE "/dev/fakegpu"
-#define PAGE 4096ull		/* in which the device counts */
+#define PAGE 4096ull		/* the device counts in pages */
 
 static int checks_passed, checks_failed, checks_skipped;
 
@@ -51,7 +52,7 @@ static inline bool check_at(int line, const char *name, bool ok, const char *for
 		long long got_ = (long long)(got), want_ = (long long)(want); \
 		check_at(__LINE__, name, got_ == want_, "%s is %lld, want %lld", #got, got_, want_); \
 	} while (0)
-/* Calls give 0 or an errno. */
+/* Requires that a call returns 0 or a certain errno. */
 #define GIVES(name, want, call) \
 	do { \
 		int got_ = (call), want_ = (want); \
@@ -65,7 +66,7 @@ static inline void skip(const char *name, const char *why)
 	fflush(stdout);
 }
 
-/* The last line, and what main returns. */
+/* Prints the last line, and returns what main must return. */
 static inline int checks_done(const char *program)
 {
 	printf("%s: %d passed, %d failed, %d skipped\n", program, checks_passed, checks_failed, checks_skipped);
@@ -145,8 +146,8 @@ static inline int job_wait(int fd, uint64_t seqno, int64_t timeout_ns, uint64_t 
 	return err;
 }
 
-/* Submits jobs until the running ones take that long or no more fit. Returns whether they take at
- * least a third of it. */
+/* Submits jobs until the running ones take that long or no more fit. Returns whether they take at least a third of
+ * that time. */
 static inline bool submit_long(int fd, uint32_t handle, int64_t ns, uint64_t *last)
 {
 	int64_t latency = device_info(fd).job_latency_us * 1000ll, n;

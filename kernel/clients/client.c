@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The test suite of /dev/fakegpu: what its interface promises to a well-behaved program. Nobody else may use the device meanwhile. */
+/* The test suite of /dev/fakegpu: what its interface promises to a well-behaved program. No other program may use
+ * the device meanwhile. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <sys/wait.h>
@@ -372,7 +373,7 @@ static void test_page(void)
 }
 
 #ifdef __x86_64__
-/* ioctl as a 32-bit program calls it: number 54 there. arg lies below 4 GiB. */
+/* Makes an ioctl as a 32-bit program does, by its number there, 54. arg is below 4 GiB. */
 static int call32(int fd, unsigned long cmd, const void *arg)
 {
 	long result;

@@ -44,7 +44,7 @@ static void test_pointers(void)
 	static const uintptr_t wild[] = {
 		0, 1, PAGE - 1,
 		0x00007ffffffff000, 0x0000800000000000,	/* at the end of user space */
-		0x8000000000000000, 0xdead000000000000,	/* no address at all */
+		0x8000000000000000, 0xdead000000000000,	/* no valid address */
 		0xffff888000000000, 0xffffffff81000000, 0xffffffffff600000, 0xfffffffffffffff8,	/* the kernel's */
 	};
 	int fd = device_open(O_RDWR), i, got;

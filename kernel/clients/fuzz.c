@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * fuzz SECONDS [SEED]: random calls on the devices of fakegpu.ko, NVIDIA's too if they are there, from processes whose threads share
- * descriptors and which are killed at any moment. What it is to show is that the kernel stays silent and gets everything back, which is for
- * whoever starts it to look at; it counts what succeeded, since calls that all fail would show little.
- */
+/* fuzz SECONDS [SEED]: makes random calls on the devices of fakegpu.ko, and on NVIDIA's if they exist, from
+ * processes whose threads share descriptors and that are killed at any moment. The kernel must not report anything
+ * and must get everything back; whoever starts fuzz checks that. fuzz counts the calls that succeed, since a run in
+ * which all calls fail would show little. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>
@@ -46,9 +45,10 @@ static void call_fakegpu(struct source *s, int fd)
 	}
 }
 
-/* ---- What else may be done with a descriptor ---------------------------------------------------------------------- */
+/* ---- Other operations on descriptors
+ * ---------------------------------------------------------------------------------- */
 
-/* Sends a descriptor and forgets it, or takes it out again. */
+/* Sends a descriptor over a socket and drops it, or receives it again. */
 static void pass(struct source *s, int fd)
 {
 	union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = {};
@@ -164,7 +164,7 @@ static char *memory(size_t bytes, int rights)
 	return p;
 }
 
-/* A process of threads that lives until it is killed. */
+/* A process with several threads that runs until it is killed. */
 static _Noreturn void live(unsigned int process, uint64_t seed)
 {
 	static struct source sources[THREADS];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the parts of fuzz share: where its random numbers come from, what it shares with itself, and where it puts arguments. */
+/* Shared by the parts of fuzz: the source of random numbers, the data that processes share, and the places for
+ * arguments. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -16,11 +17,11 @@ static const char *const devices[] = {
 	DEVICE, DEVICE, "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia3", "/dev/nvidiactl", "/dev/nvidiactl", "/dev/nvidiactl",
 };
 
-/* What the processes count together. */
+/* Counts of all processes together. */
 static struct counts { uint64_t calls, succeeded, made, mapped, waited; } *counts;
 
-static int slots[SLOTS];		/* descriptors, which threads replace under one another; the last INHERITED are the parent's */
-static unsigned int opened[SLOTS];	/* which device that descriptor should be */
+static int slots[SLOTS];		/* descriptors that threads replace while others use them; the last INHERITED are the parent's */
+static unsigned int opened[SLOTS];	/* which device the descriptor should be of */
 static char *changing;			/* memory that all threads write to and pass as arguments */
 static char *read_only;
 static char *last_page;			/* the page after it is not mapped */
@@ -28,7 +29,7 @@ static char *last_page;			/* the page after it is not mapped */
 struct source {
 	uint64_t state;
 	char *buffer;			/* the thread's own */
-	unsigned int turn;		/* which part of it comes next */
+	unsigned int turn;		/* which part of it is used next */
 	unsigned int process, slot;	/* the descriptor that the thread uses now */
 };
 
@@ -67,7 +68,7 @@ static uint64_t number(struct source *s)
 	return below(s, 20);
 }
 
-/* It draws from few numbers, so that threads and processes meet, and mostly valid ones, so that
+/* Values are chosen from a small set, so that threads and processes use the same ones. Most are valid, so that many
  * calls succeed. */
 enum kind { DEVICES = 0x100, MEMORIES = 0x200, RANGES = 0x300, OTHERS = 0x400 };
 static const enum kind kinds[] = { DEVICES, MEMORIES, RANGES, OTHERS };
@@ -102,7 +103,7 @@ static enum kind kind_of(uint32_t class)
 	return OTHERS;
 }
 
-/* Chooses where an argument lies. NULL: the address in *address is bad. */
+/* Chooses a place for an argument. NULL: *address is a bad address. */
 static void *place(struct source *s, size_t size, uint64_t *address)
 {
 	char *at = s->buffer + s->turn++ % 4 * NV_XFER_MAX_SIZE;	/* what a call points to lies elsewhere than the call's own structure */
@@ -132,7 +133,7 @@ static void *place(struct source *s, size_t size, uint64_t *address)
 	return size <= NV_XFER_MAX_SIZE ? at : NULL;
 }
 
-/* Copies an argument to a place, and now and then changes one word of it. */
+/* Copies an argument to a place. Sometimes it changes a word of it. */
 static uint64_t put(struct source *s, const void *data, size_t size)
 {
 	uint64_t address;

@@ -5,8 +5,8 @@
 
 #include "fuzz.h"
 
-/* One structure for all parameters of a kind, as long as the longest: the driver reads as much as
- * the class has. */
+/* One structure for all parameters of a kind, as long as the longest: the driver reads only the length for the
+ * class. */
 static uint64_t parameters(struct source *s, uint32_t class)
 {
 	union {
@@ -84,7 +84,7 @@ static void make_call(struct source *s, struct rm_call *c)
 
 	memset(c, 0, sizeof(*c));
 	switch (below(s, 28)) {
-	default: {	/* twelve times of 28 */
+	default: {	/* 12 of 28 calls */
 		uint32_t class = PICK(s, classes);
 		bool root = class == NV01_ROOT || class == NV01_ROOT_CLIENT;
 		uint64_t p = root && below(s, 4) ? 0 : parameters(s, class);
@@ -194,8 +194,7 @@ static void call_nvidia(struct source *s, int fd)
 		__atomic_add_fetch(&counts->mapped, 1, __ATOMIC_RELAXED);
 }
 
-/* Begins with what random calls rarely reach: a client with a device, memory, and a range into
- * which the memory is mapped. */
+/* Makes what random calls rarely reach: a client with a device, memory, and a range into which the memory is mapped. */
 static void settle(int fd, uint32_t of)
 {
 	struct nv0080_alloc device = {};

@@ -14,7 +14,7 @@
 static int shared;			/* a descriptor that some use while others close and replace it */
 static uint32_t shared_handle;
 static volatile bool stop;
-static int unexpected;			/* an errno that no race explains */
+static int unexpected;			/* an errno that no race can cause */
 static uint64_t successes;
 
 static void expect(int err, int a, int b, int c)
@@ -25,7 +25,7 @@ static void expect(int err, int a, int b, int c)
 		__atomic_store_n(&unexpected, err, __ATOMIC_RELAXED);
 }
 
-/* Runs n threads, n / 2 of each of two functions. */
+/* Runs n threads, half of them with each function. */
 static void race(int n, void *(*first)(void *), void *(*second)(void *))
 {
 	pthread_t threads[64];
@@ -49,8 +49,7 @@ static void held_after(const char *name)
 	close(fd);
 }
 
-/* The threads of both functions stop once the replacing thread has replaced the descriptor often
- * enough. */
+/* The threads of both functions stop when the replacing thread has replaced the descriptor often enough. */
 static void *replace(void *arg)
 {
 	int n, fd;
@@ -158,7 +157,7 @@ static unsigned char given[EACH * SUBMITTERS + 1];
 
 static int submit_file;		/* holds the argument */
 
-/* The argument lies in a copy-on-write page, so that SUBMIT is slow to write its answer. */
+/* The argument is in a copy-on-write page, which slows down SUBMIT's write of its answer. */
 static void *submit_many(void *arg)
 {
 	struct fakegpu_submit *submit = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, submit_file, 0);
@@ -202,7 +201,7 @@ static void test_race_submit(void)
 	close(shared);
 }
 
-/* An argument that changes while the kernel looks at it. */
+/* An argument that changes while the kernel reads it. */
 static volatile struct fakegpu_alloc changing;
 
 static void *change(void *arg)
@@ -242,7 +241,7 @@ static void test_race_argument(void)
 	close(shared);
 }
 
-/* Contexts that want more memory than there is, each alone and all together. */
+/* Contexts that together ask for more memory than the device has. */
 static void *hoard(void *arg)
 {
 	int fd = device_open(O_RDWR), n;
@@ -263,7 +262,7 @@ static void *hoard(void *arg)
 	return NULL;
 }
 
-/* A whole life of a context. */
+/* Opens a context, uses it and closes it. */
 static void *live(void *arg)
 {
 	const struct fakegpu_page *page;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Uses /dev/fakegpu for a number of seconds, while the module may come and go; says how often it was there. */
+/* Uses /dev/fakegpu for a number of seconds, while the module may be loaded and removed. It prints how often the
+ * device existed. */
 #include "check.h"
 
-/* Uses what is open, in one of several ways, and leaves it to close(), munmap() or exit() to clean up. */
+/* Uses an open device in one of several ways, and leaves the cleaning up to close(), munmap() or exit(). */
 static void use(int fd, int n)
 {
 	void *page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Calls of the resource manager, made as NVIDIA's libraries make them, for the example programs. All of them take
+/* Calls of the resource manager, made as NVIDIA's libraries make them, for the example programs. All of these take
+ * the options
  *
  *   -d N   the Nth GPU, from 0
  *   -x     wrap every call in NV_ESC_IOCTL_XFER_CMD
  *   -c     make every call as a 32-bit program does
- *   -u     have all arguments on pages that were never touched before the call
+ *   -u     put all arguments on pages that were never touched before the call
  *
- * and say on a line each what every call answered. They end with 0 if all went well, 3 if the driver refused something, 1 if a system
- * call failed, and 2 if they were called wrongly.
- */
+ * and print a line for each call with its answer. The exit status is 0 if all went well, 3 if the driver refused
+ * something, 1 if a system call failed, and 2 for wrong use. */
 #ifndef EXAMPLES_RM_H
 #define EXAMPLES_RM_H
 
@@ -44,7 +43,7 @@ __attribute__((noreturn)) static inline void rm_die(const char *what)
 	exit(1);
 }
 
-/* Arguments of a call lie on pages of their own: below 4 GiB for 32-bit calls, and untouched if that is asked for. */
+/* Puts arguments of a call on pages of their own: below 4 GiB for 32-bit calls, and untouched with -u. */
 static inline void *rm_place(const struct rm *rm, const void *data, size_t size)
 {
 	int flags = rm->compat ? MAP_32BIT : 0, fd = memfd_create("rm", 0);
@@ -84,7 +83,7 @@ static inline int rm_syscall(const struct rm *rm, int fd, unsigned int cmd, void
 	return ioctl(fd, cmd, arg);
 }
 
-/* Calls number nr of the driver with a structure, which comes back changed. */
+/* Calls the driver with number nr and a structure, which the driver may change. */
 static inline int rm_call(const struct rm *rm, int fd, unsigned int nr, void *arg, unsigned int size)
 {
 	void *page = rm_place(rm, arg, size);
@@ -146,7 +145,7 @@ static inline __u32 rm_control(struct rm *rm, __u32 object, __u32 cmd, void *par
 	return call.status;
 }
 
-/* Physical memory on the GPU; *bytes comes back as the driver rounded it. */
+/* Allocates physical memory on the GPU. *bytes becomes the size as rounded by the driver. */
 static inline __u32 rm_memory(struct rm *rm, __u32 *object, __u64 *bytes)
 {
 	struct nv_memory_allocation params = { .owner = 0x736d6f6b, .size = *bytes };
@@ -156,7 +155,7 @@ static inline __u32 rm_memory(struct rm *rm, __u32 *object, __u64 *bytes)
 	return status;
 }
 
-/* A range of the GPU's addresses; *address comes back. */
+/* Reserves a range of the GPU's addresses. *address becomes its start. */
 static inline __u32 rm_reserve(struct rm *rm, __u32 *object, __u64 bytes, __u64 *address)
 {
 	struct nv_memory_allocation params = { .owner = 0x736d6f6b, .size = bytes, .flags = NVOS32_ALLOC_FLAGS_VIRTUAL };
@@ -239,7 +238,7 @@ static inline void rm_start(struct rm *rm)
 	rm_need("subdevice", rm, rm->device, &rm->subdevice, NV20_SUBDEVICE_0, &subdevice, sizeof(subdevice));
 }
 
-/* Takes the options; returns the index of the first of count arguments. */
+/* Reads the options. Returns the index of the first of count arguments. */
 static inline int rm_options(struct rm *rm, int argc, char **argv, int count, const char *arguments)
 {
 	int c;

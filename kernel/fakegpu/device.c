@@ -31,9 +31,9 @@ struct context {
 	struct mutex lock;		/* guards handles, jobs, due, and writes of completed and submitted; never held during a user copy */
 	struct handles handles;
 	struct job *jobs;		/* job n at n % max_jobs, for n above completed up to submitted */
-	ktime_t due;			/* when the job submitted last completes */
+	ktime_t due;			/* when the last submitted job completes */
 	u64 completed, submitted;
-	atomic64_t seen;		/* greatest completed that a WAIT returned */
+	atomic64_t seen;		/* greatest completed that a WAIT has returned */
 	struct fakegpu_page *page;
 	wait_queue_head_t wait;
 	struct hrtimer timer;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * The NVIDIA personality: /dev/nvidiactl and /dev/nvidiaN, which answer as those of NVIDIA's driver do; see kernel-open/nvidia/nv.c in
- * NVIDIA's open kernel modules. Files are opened, called and closed through fakegpu_nv_open, fakegpu_nv_unlocked_ioctl and
- * fakegpu_nv_close: whoever looks for the functions that the driver calls nvidia_open and so on finds these.
- */
+/* The NVIDIA personality: /dev/nvidiactl and /dev/nvidiaN, which answer as those of NVIDIA's driver do; see
+ * kernel-open/nvidia/nv.c in NVIDIA's open kernel modules. fakegpu_nv_open, fakegpu_nv_unlocked_ioctl and
+ * fakegpu_nv_close correspond to the driver's nvidia_open and so on. They are functions of their own, so that a
+ * tracer can hook them. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/cdev.h>
@@ -40,7 +39,7 @@ char *nv_driver_version;
 
 static struct class *node_class;
 static struct cdev nv_cdev;
-static u64 memblock_size;	/* of SYS_PARAMS; nv_rm_lock */
+static u64 memblock_size;	/* from SYS_PARAMS; guarded by nv_rm_lock */
 
 struct nv_event_entry {
 	struct list_head in_file;
@@ -67,7 +66,8 @@ static struct nv_gpu *gpu_by_minor(u32 minor)
 	return NULL;
 }
 
-/* ---- The calls that are not the resource manager's --------------------------------------------------------------- */
+/* ---- Calls outside the resource manager
+ * --------------------------------------------------------------------------- */
 
 static int card_info(void *arg, u32 size)
 {
@@ -229,7 +229,7 @@ static void numa_info(struct nv_numa_info *info)
 	mutex_unlock(&nv_rm_lock);
 }
 
-/* Takes a call whose structure, of size bytes, has been copied to arg. */
+/* Handles a call whose structure of size bytes has been copied to arg. */
 static int nv_call(struct nv_file *f, u32 nr, void *arg, u32 size)
 {
 	switch (nr) {
@@ -259,7 +259,7 @@ static int nv_call(struct nv_file *f, u32 nr, void *arg, u32 size)
 	case NV_ESC_WAIT_OPEN_COMPLETE:
 		if (size != sizeof(struct nv_open_complete))
 			return -EINVAL;
-		memset(arg, 0, size);	/* by the time a program can ask, its open has succeeded */
+		memset(arg, 0, size);	/* when a program can ask, its open has already succeeded */
 		return 0;
 	}
 	return nv_rm_call(f, nr, arg, size);

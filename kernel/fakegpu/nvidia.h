@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * The NVIDIA personality: what its files share. nvidia.c and uvm.c have the devices, nvproc.c the texts in /proc, rm*.c the resource
- * manager.
- */
+/* The NVIDIA personality: declarations that its files share. nvidia.c and uvm.c implement the devices, nvproc.c the
+ * files in /proc, and rm*.c the resource manager. */
 #ifndef FAKEGPU_NVIDIA_H
 #define FAKEGPU_NVIDIA_H
 
@@ -17,7 +15,7 @@
 
 struct nv_gpu {
 	struct gpu is;
-	u32 instance;		/* its place among the GPUs: the device instance of NV01_DEVICE_0 */
+	u32 instance;		/* its index among the GPUs: the device instance of NV01_DEVICE_0 */
 	u64 used;		/* bytes of its memory; nv_rm_lock */
 	u32 devices;		/* objects of class NV01_DEVICE_0; nv_rm_lock */
 };
@@ -93,7 +91,7 @@ void nv_memory_put(struct nv_memory *m);
 /* The bytes of an object's memory, 0 if it has none. */
 u64 nv_rm_memory_bytes(const struct nv_object *o);
 
-/* ---- rm.c, rmcontrol.c, rmmap.c: calls. ---- */
+/* ---- rm.c, rmcontrol.c, rmmap.c: calls ---- */
 
 /* Handles a call of the resource manager, whose structure was copied to arg. -EINVAL if the driver
  * has no status for the error. */

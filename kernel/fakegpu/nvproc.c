@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* /proc/driver/nvidia, as the driver writes it; see kernel-open/nvidia/nv-procfs.c in NVIDIA's open kernel modules. */
+/* /proc/driver/nvidia, in the driver's format; see kernel-open/nvidia/nv-procfs.c in NVIDIA's open kernel modules. */
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
 
@@ -13,7 +13,7 @@ static int show_version(struct seq_file *s, void *v)
 	return 0;
 }
 
-/* What programs look for in the driver's parameters: how to make device nodes. */
+/* The driver's parameters that programs read: those for making device nodes. */
 static int show_params(struct seq_file *s, void *v)
 {
 	seq_puts(s, "ModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n");

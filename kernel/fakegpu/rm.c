@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * The resource manager of the personality: clients, the objects below them, and the calls that make and free these. It answers as
- * NVIDIA's does, down to the status for what is wrong, wherever a program without a GPU can tell; see src/nvidia/src/kernel/rmapi and
- * src/nvidia/src/libraries/resserv in NVIDIA's open kernel modules.
- */
+/* The resource manager of the personality: clients, the objects below them, and the calls that make and free
+ * objects. It answers as NVIDIA's does, down to the status of each error, wherever a program without a GPU can see
+ * the difference; see src/nvidia/src/kernel/rmapi and src/nvidia/src/libraries/resserv in NVIDIA's open kernel
+ * modules. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/sched.h>
@@ -16,7 +15,7 @@
 #define CLIENT_BASE 0xc1d00000u
 #define OBJECT_BASE 0xcaf00000u
 
-#define OBJECTS_MAX 1000000	/* of all clients together; more than that is a leak and no real program */
+#define OBJECTS_MAX 1000000	/* for all clients together; more is a leak, not a real program */
 
 /* One lock for all objects: no call is frequent enough to need finer locks. It is never held during
  * a copy from or to the caller, since a page fault there can take arbitrarily long. */
@@ -185,7 +184,7 @@ static u32 alloc_client(struct nv_file *f, u32 *handle, u64 user)
 	return status;
 }
 
-/* hRoot is a client's number if it is one that is to be made. */
+/* If the object is a client, hRoot is its number. */
 static u32 alloc_object(struct nv_file *f, u32 client, u32 parent, u32 *handle, u32 number, u64 user)
 {
 	const struct nv_class *class = nv_class_find(number);
@@ -254,13 +253,13 @@ static u32 dup_object(struct nv_file *f, struct nvos55 *call)
 	return status;
 }
 
-/* NVOS02 makes host memory: new memory (NV01_MEMORY_SYSTEM), or an object for memory that the
- * caller has (NV01_MEMORY_SYSTEM_OS_DESCRIPTOR). */
+/* NVOS02 allocates host memory (NV01_MEMORY_SYSTEM), or makes an object for memory that the caller has
+ * (NV01_MEMORY_SYSTEM_OS_DESCRIPTOR). */
 static u32 alloc_memory(struct nv_file *f, struct nvos02 *call)
 {
 	const struct nv_class *class = nv_host_class(call->hClass);
 	union nv_params p = { .memory = { .attr = NVOS32_ATTR_LOCATION_PCI << 25, .size = call->limit + 1 } };
-	u32 handle = call->hObjectNew;	/* a chosen one is not told */
+	u32 handle = call->hObjectNew;	/* the caller must choose it: a handle chosen here could not be returned */
 
 	if (!class)
 		return NV_ERR_INVALID_CLASS;

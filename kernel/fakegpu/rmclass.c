@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The classes of objects that the personality makes, what their parameters mean, and the memory that some of them hold. */
+/* The classes of objects that the personality makes, the meaning of their parameters, and the memory that some of
+ * them have. */
 #include <linux/sched.h>
 #include <linux/slab.h>
 

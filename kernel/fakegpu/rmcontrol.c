@@ -7,8 +7,7 @@
 
 #include "nvidia.h"
 
-/* What a control gets: its parameters, copied and of the right length, and the object. nv_rm_lock
- * is held. */
+/* The arguments of a control: the object, and its parameters, copied and with the right length. nv_rm_lock is held. */
 struct control {
 	struct nv_object *object;
 	u32 (*run)(struct control *c);
@@ -38,7 +37,7 @@ static void fill_ids(u32 *ids, bool with_gpus)
 		ids[i] = with_gpus && i < nv_gpu_count ? gpu_id(&nv_gpus[i].is) : NV_GPU_ID_INVALID;
 }
 
-/* Every GPU counts as attached: none of them must be woken first. */
+/* Every GPU counts as attached, since none has to be initialised first. */
 static u32 get_attached_ids(struct control *c)
 {
 	fill_ids(c->p.ids, true);
@@ -150,13 +149,13 @@ static u32 get_nothing(struct control *c)
 	return NV_OK;
 }
 
-/* The share policy changes nothing: only the same process may duplicate. */
+/* The share policy has no effect: only the process that made an object may duplicate it. */
 static u32 set_share_policy(struct control *c)
 {
 	return NV_OK;
 }
 
-/* No class of an engine is among them, since the GPU does not compute. */
+/* The list has no class of an engine, since the GPU does not compute. */
 static u32 get_classes(struct control *c)
 {
 	memset(&c->p, 0, c->bytes);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * /dev/nvidia-uvm, as far as libcuda opens it before it looks for GPUs; see kernel-open/nvidia-uvm in NVIDIA's open kernel modules. There
- * is no managed memory: no GPU can be registered.
- */
+/* /dev/nvidia-uvm, as far as libcuda uses it before it looks for GPUs; see kernel-open/nvidia-uvm in NVIDIA's open
+ * kernel modules. There is no managed memory, and no GPU can be registered. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/device.h>
@@ -15,7 +13,7 @@
 
 static int major;
 
-/* What a descriptor has been made. */
+/* How a descriptor has been initialised. */
 enum { UNINITIALIZED, VA_SPACE };
 
 struct uvm_file {

@@ -1,9 +1,9 @@
 package fakegpuctl
 
-// ABIVersion is that of the interface in kernel/uapi/fakegpu.h, which never changes what it has.
+// ABIVersion is the version of the interface in kernel/uapi/fakegpu.h. That interface only grows.
 const ABIVersion = 1
 
-// The requests, as that header has them on x86-64 and arm64: direction, size, 'G' and number.
+// The requests of that header, as on x86-64 and arm64: direction, size, 'G' and number.
 const (
 	ioctlInfo   = 0x80504740
 	ioctlAlloc  = 0xc0104741
@@ -38,7 +38,7 @@ type waitArg struct {
 	CompletedSeq uint64
 }
 
-// page is what is mapped; the kernel writes it.
+// page is the mapped page, which the kernel writes.
 type page struct {
 	ABIVersion, Reserved       uint32
 	CompletedSeq, SubmittedSeq uint64

@@ -34,13 +34,13 @@ var constants = map[string]uint64{
 	"FAKEGPU_IOCTL_WAIT":   ioctlWait,
 }
 
-// cName is what a Go field is called in the header.
+// cName is the name in the header of a Go field.
 func cName(field string) string {
 	field = strings.NewReplacer("Usec", "Us", "Nsec", "Ns", "ABI", "Abi").Replace(field)
 	return strings.ToLower(regexp.MustCompile(`\B[A-Z]`).ReplaceAllString(field, "_$0"))
 }
 
-// expected are lines "NAME VALUE" of everything in Go, and C expressions for the same.
+// expected returns lines "NAME VALUE" for everything in Go, and a C program with expressions for the same values.
 func expected() (lines []string, program string) {
 	var body strings.Builder
 	add := func(name string, value uint64, expression string) {
@@ -61,8 +61,8 @@ func expected() (lines []string, program string) {
 	return lines, "#include <stddef.h>\n#include <stdio.h>\n#include \"fakegpu.h\"\n\nint main(void)\n{\n" + body.String() + "\treturn 0;\n}\n"
 }
 
-// TestLayout: the C compiler has every structure, member and constant where Go has it. What Go has fills the structures without
-// a hole, so that the header cannot have more.
+// TestLayout: every structure, member and constant in Go has the value that the C compiler gives it. The Go members
+// fill each structure without a gap, so the header cannot have further members.
 func TestLayout(t *testing.T) {
 	lines, program := expected()
 	binary := filepath.Join(t.TempDir(), "layout")
@@ -84,7 +84,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestComplete: the header has no structure and no request that Go lacks.
+// TestComplete: Go has every structure and request of the header.
 func TestComplete(t *testing.T) {
 	text, err := os.ReadFile(header)
 	require.NoError(t, err)

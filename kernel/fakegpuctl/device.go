@@ -1,6 +1,6 @@
-// Package fakegpuctl uses /dev/fakegpu, a device that is shaped like a GPU and is none: memory to allocate within quotas, and
-// jobs that take their time and complete in order. The kernel module fakegpu makes it; docs/fakegpu.md describes the
-// interface.
+// Package fakegpuctl uses /dev/fakegpu, a simulated GPU that only has the interface of one: memory to allocate within
+// quotas, and jobs that take time and complete in order. The kernel module fakegpu makes the device; docs/fakegpu.md
+// describes the interface.
 package fakegpuctl
 
 import (
@@ -16,48 +16,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Path is where the device is.
+// Path is the path of the device.
 const Path = "/dev/fakegpu"
 
 // Handle names an allocation of one Device.
 type Handle uint32
 
-// Info is what there is, and what of it is in use.
+// Info is the device's resources, and how much of them is in use.
 type Info struct {
 	ABIVersion     uint32
 	Name           string
 	DeviceBytes    uint64        // memory of the device
-	DeviceUsed     uint64        // of which all Devices of all processes hold
+	DeviceUsed     uint64        // the part of it that all Devices of all processes hold
 	ContextBytes   uint64        // memory that one Device may hold
-	ContextUsed    uint64        // of which this one holds
+	ContextUsed    uint64        // the part of it that this Device holds
 	MaxHandles     uint32        // allocations that one Device may hold
-	ContextHandles uint32        // of which this one holds
-	JobLatency     time.Duration // from the submission of a job to its completion, if none is before it
+	ContextHandles uint32        // the number that this Device holds
+	JobLatency     time.Duration // from a job's submission to its completion, if no other job is before it
 }
 
-// driver is the device itself, or what stands in for it in a test.
+// driver is the device, or its replacement in a test.
 type driver interface {
-	// ioctl answers a request, with an argument of the size that the request says. Errors hold a unix.Errno or os.ErrClosed.
+	// ioctl makes a request. The argument has the size that the request encodes. Errors wrap a unix.Errno or
+	// os.ErrClosed.
 	ioctl(request uint32, arg []byte) error
 	mapPage() ([]byte, error)
 	unmap(mapped []byte) error
 	Close() error
 }
 
-// Device is an open device: a context with allocations and jobs that no other Device sees. It may be used by several
-// goroutines at a time. What it holds is given back when it is closed, or its process ends.
+// Device is an open device: a context whose allocations and jobs no other Device sees. Several goroutines may use it at
+// the same time. Its memory is freed when it is closed or when its process ends.
 type Device struct {
 	driver driver
-	mu     sync.RWMutex // for mapped and page, which go when the device is closed
+	mu     sync.RWMutex // guards mapped and page, which end when the device is closed
 	mapped []byte
 	page   *page // nil: closed
-	last   page  // what it was then
+	last   page  // its content when the device was closed
 }
 
 // Open opens the device.
 func Open() (*Device, error) { return OpenPath(Path) }
 
-// OpenPath opens the device where its node is elsewhere.
+// OpenPath opens the device at another path.
 func OpenPath(path string) (*Device, error) {
 	op := fmt.Sprintf("open %q", path)
 	for {
@@ -68,7 +69,7 @@ func OpenPath(path string) (*Device, error) {
 		if err != nil {
 			return nil, explain(op, opening, err)
 		}
-		return open(op, file{os.NewFile(uintptr(fd), path)}) // which Go's poller leaves alone
+		return open(op, file{os.NewFile(uintptr(fd), path)}) // Go's poller does not use it
 	}
 }
 
@@ -91,7 +92,7 @@ func open(op string, driver driver) (*Device, error) {
 	return d, nil
 }
 
-// Close frees all allocations and drops the jobs under way. Waits end with an error soon after.
+// Close frees all allocations and drops the running jobs. Running Waits return an error soon after.
 func (d *Device) Close() error {
 	err := d.driver.Close()
 	d.mu.Lock()
@@ -108,13 +109,13 @@ func (d *Device) Close() error {
 func call[T wire](d *Device, op string, request uint32, arg *T) error {
 	for {
 		err := d.driver.ioctl(request, bytesOf(arg))
-		if !errors.Is(err, unix.EINTR) { // of a signal that is Go's own: nothing was done
+		if !errors.Is(err, unix.EINTR) { // EINTR is from a signal of Go's own: nothing was done
 			return explain(op, request, err)
 		}
 	}
 }
 
-// Info tells what there is, and what of it is in use now.
+// Info returns the device's resources, and how much of them is in use now.
 func (d *Device) Info() (Info, error) {
 	var arg infoArg
 	if err := call(d, "ask the device what it has", ioctlInfo, &arg); err != nil {
@@ -130,35 +131,36 @@ func (d *Device) Info() (Info, error) {
 	}, nil
 }
 
-// Alloc allocates memory, of which whole pages of 4096 bytes count. ENOSPC: the quota of this Device, of bytes or of handles.
-// ENOMEM: the device has no more.
+// Alloc allocates memory in whole pages of 4096 bytes. ENOSPC: the quota of this Device, of bytes or of handles, is
+// used up. ENOMEM: the device has no more memory.
 func (d *Device) Alloc(size uint64) (Handle, error) {
 	arg := allocArg{Size: size}
 	err := call(d, fmt.Sprintf("allocate %d bytes", size), ioctlAlloc, &arg)
 	return Handle(arg.Handle), err
 }
 
-// Free frees an allocation. Jobs that are under way on it keep its memory until they complete. EINVAL: there is no such one.
+// Free frees an allocation. Running jobs that use it keep its memory until they complete. EINVAL: there is no such
+// allocation.
 func (d *Device) Free(h Handle) error {
 	return call(d, fmt.Sprintf("free allocation %d", h), ioctlFree, &freeArg{Handle: uint32(h)})
 }
 
-// Submit starts a job on an allocation and returns its number: 1 for the first, then one more each time. EINVAL: there is
-// no such allocation. EAGAIN: too many jobs are under way.
+// Submit starts a job on an allocation and returns its number: 1 for the first job, then one more each time. EINVAL:
+// there is no such allocation. EAGAIN: too many jobs are running.
 func (d *Device) Submit(h Handle) (seqno uint64, err error) {
 	arg := submitArg{Handle: uint32(h)}
 	err = call(d, fmt.Sprintf("submit a job on allocation %d", h), ioctlSubmit, &arg)
 	return arg.Seqno, err
 }
 
-// slice is how long a Wait stays in the kernel before it looks whether it is still wanted.
+// slice is how long a Wait stays in the kernel before it checks again whether it should go on.
 const slice = 20 * time.Millisecond
 
-// Wait waits until a job has completed, and returns the number of the last one that has. When ctx is done first, the error
-// is ctx.Err(), with the job. EINVAL: the job was never submitted.
+// Wait waits until a job has completed, and returns the number of the last completed job. If ctx ends first, the error
+// wraps ctx.Err() and names the job. EINVAL: the job was never submitted.
 //
-// A goroutine that waits occupies a thread, and wakes every 20 ms to look at ctx and whether the Device is still open. Wait
-// makes no system call for a job that is over.
+// A waiting goroutine occupies a thread. It wakes every 20 ms to check whether ctx has ended or the Device has been
+// closed. For a completed job Wait makes no system call.
 func (d *Device) Wait(ctx context.Context, seqno uint64) (completed uint64, err error) {
 	op := fmt.Sprintf("wait for job %d", seqno)
 	if completed = d.CompletedSeq(); seqno != 0 && completed >= seqno {
@@ -183,12 +185,12 @@ func (d *Device) Wait(ctx context.Context, seqno uint64) (completed uint64, err 
 	}
 }
 
-// CompletedSeq is the number of the last job that has completed, without a system call. Of a closed Device it is what it was.
+// CompletedSeq is the number of the last completed job, without a system call. After Close it keeps its last value.
 func (d *Device) CompletedSeq() uint64 {
 	return d.read(func(p *page) *uint64 { return &p.CompletedSeq })
 }
 
-// SubmittedSeq is the number of the last job that was submitted, likewise.
+// SubmittedSeq is the number of the last submitted job, without a system call. After Close it keeps its last value.
 func (d *Device) SubmittedSeq() uint64 {
 	return d.read(func(p *page) *uint64 { return &p.SubmittedSeq })
 }
@@ -202,7 +204,7 @@ func (d *Device) read(field func(*page) *uint64) uint64 {
 	return atomic.LoadUint64(field(d.page))
 }
 
-// file is the device itself.
+// file is the open device file.
 type file struct{ *os.File }
 
 func (f file) ioctl(request uint32, arg []byte) error {
@@ -219,7 +221,7 @@ func (f file) mapPage() (mapped []byte, err error) {
 
 func (f file) unmap(mapped []byte) error { return unix.Munmap(mapped) }
 
-// control calls do with the descriptor, which stays that of the device meanwhile.
+// control runs do with the descriptor, which cannot be closed meanwhile.
 func (f file) control(do func(fd uintptr) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answers stands in for the kernel: a function for each request, which says what to write over the argument.
+// answers replaces the kernel: it has a function for each request, which changes the argument.
 type answers struct {
 	mu      sync.Mutex
 	calls   map[uint32]int
@@ -45,7 +45,7 @@ func (a *answers) ioctl(request uint32, arg []byte) error {
 
 func (a *answers) mapPage() ([]byte, error) { return a.mapped, nil }
 
-// unmap makes what is left over useless, as a real one would.
+// unmap makes the memory useless, as a real munmap does.
 func (a *answers) unmap(mapped []byte) error {
 	for i := range mapped {
 		mapped[i] = 0xff
@@ -99,7 +99,7 @@ func TestArguments(t *testing.T) {
 	assert.NoError(t, d.Free(h))
 }
 
-// Every errno that the interface has says what to do next, and is found by errors.Is.
+// TestErrors: the error for every errno of the interface says what to do next, and errors.Is finds the errno.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		errno unix.Errno
@@ -149,7 +149,7 @@ func TestInterruptedCallsAreRepeated(t *testing.T) {
 	assert.Equal(t, 3, a.calls[ioctlFree])
 }
 
-// complete is a kernel in which a job completes at a certain WAIT.
+// complete simulates a kernel in which a job completes at a certain WAIT.
 func complete(at int) func(uint32, int, []byte) error {
 	return func(_ uint32, call int, arg []byte) error {
 		copy(arg[16:], bytesOf(&waitArg{Seqno: 4})) // completedSeq
@@ -171,7 +171,7 @@ func TestWait(t *testing.T) {
 	assert.Equal(t, uint64(4), completed)
 	assert.Equal(t, 6, a.calls[ioctlWait])
 
-	// What the page says needs no call.
+	// A job that the page shows as completed needs no call.
 	atomic.StoreUint64(&d.page.CompletedSeq, 9)
 	completed, err = d.Wait(context.Background(), 8)
 	require.NoError(t, err)

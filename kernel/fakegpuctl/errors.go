@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Error says what failed, why, and what to do next. errors.Is finds the errno in it, and fs.ErrNotExist and its like.
+// Error says what failed, why, and what to do next. errors.Is matches its errno, and errors such as fs.ErrNotExist.
 type Error struct {
-	Op     string // what was tried, with its subject: "allocate 4096 bytes"
+	Op     string // the operation, with its subject: "allocate 4096 bytes"
 	Err    error  // mostly a unix.Errno
 	Advice string // what to do next
 }
@@ -30,7 +30,7 @@ const (
 	noHandle = "use a handle that Alloc of this Device returned and Free has not had"
 )
 
-// opening stands in place of a request.
+// opening replaces the request in errors of Open.
 const opening = 0
 
 var advice = map[uint32]map[unix.Errno]string{
@@ -55,7 +55,7 @@ var advice = map[uint32]map[unix.Errno]string{
 	ioctlWait: {unix.EINVAL: "wait for a number that Submit of this Device returned"},
 }
 
-// explain makes an Error of what the kernel said.
+// explain makes an Error from an error of the kernel.
 func explain(op string, request uint32, err error) error {
 	if err == nil {
 		return nil

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * A GPU of the NVIDIA personality as a text, which "nvmlfab fakegpu" writes and the module parameter gpus takes:
+/* The description of a GPU of the NVIDIA personality as text. "nvmlfab fakegpu" writes it, and the module parameter
+ * gpus takes it:
  *
  *   BUS/MINOR/VENDOR:DEVICE/MEMORY/UUID/NAME/VBIOS/DMABITS/FIRMWARE
  *
@@ -8,9 +8,9 @@
  *
  *   0000:1a:00.0/0/10de:2330/85520809984/GPU-4a4b…/NVIDIA_H100_80GB_HBM3/96.00.89.00.01/52/580.105.08
  *
- * BUS is DOMAIN:BUS:SLOT.FUNCTION in hexadecimal digits, MEMORY is in bytes, decimal like MINOR and DMABITS. In NAME, VBIOS and FIRMWARE
- * "_" stands for a blank and %XX for the byte of that number, as a module parameter cannot hold everything. Nothing may be left out.
- */
+ * BUS is DOMAIN:BUS:SLOT.FUNCTION in hexadecimal digits. MEMORY is in bytes, and is decimal like MINOR and DMABITS.
+ * In NAME, VBIOS and FIRMWARE "_" means a blank and %XX the byte of that number, since a module parameter cannot
+ * have every character. No part may be left out. */
 #ifndef LOGIC_GPUS_H
 #define LOGIC_GPUS_H
 
@@ -25,7 +25,7 @@ struct gpu {
 	u8 minor;		/* N of /dev/nvidiaN */
 	u16 vendor, device;
 	u8 dma_bits;
-	u64 memory;		/* bytes; 0: it has none of its own */
+	u64 memory;		/* bytes; 0: it has no memory of its own */
 	u8 uuid[16];
 	char uuid_text[41];	/* GPU- and the UUID */
 	char name[96];
@@ -38,10 +38,10 @@ static inline u32 gpu_id(const struct gpu *gpu)
 	return (gpu->domain & 0xffff) << 16 | gpu->bus << 8 | gpu->slot;
 }
 
-/* NULL, or what is wrong with the text. */
+/* Returns NULL, or what is wrong with the text. */
 const char *gpu_parse(const char *text, struct gpu *gpu);
-/* NULL, or the name of what the last of count GPUs shares with an earlier one and must not: id,
- * minor, UUID. */
+/* Returns NULL, or the name of what the last of count GPUs must not share with an earlier one but does: id, minor,
+ * UUID. */
 const char *gpu_clash(const struct gpu *gpus, u32 count);
 /* Whether text is a version of the driver: 2 to 4 decimal numbers with dots between. */
 bool driver_version_valid(const char *text);

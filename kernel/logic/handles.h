@@ -17,9 +17,9 @@ struct handle {
 
 struct handles {
 	struct table table;
-	u32 last;		/* number given last */
-	u32 count, max;		/* numbers that are valid, and how many may be */
-	u64 used, quota;	/* bytes held, jobs' included, and how many may be */
+	u32 last;		/* the last number that was given out */
+	u32 count, max;		/* valid numbers, and the maximum */
+	u64 used, quota;	/* bytes in use, also by jobs, and the maximum */
 };
 
 /* Rounds up to pages; 0 if size is 0 or the rounding overflows. */

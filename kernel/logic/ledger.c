@@ -276,7 +276,7 @@ static struct rm_object *parent_of(struct ledger *l, struct ledger_client *c, u3
 	return &parent->object;
 }
 
-/* Puts the object in its place. spare is its memory, unless a placeholder is there already. */
+/* Puts the object in its place. spare is memory for it, which is not needed if there is a placeholder already. */
 static struct ledger_object *place(struct ledger *l, struct ledger_client *c, u32 parent, u32 handle, u32 class,
 				   struct ledger_object *spare)
 {

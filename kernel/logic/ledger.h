@@ -22,25 +22,25 @@ struct ledger {
 
 struct ledger_charge;			/* an allocation of memory; opaque */
 
-/*
- * Charges bytes of that kind to the subject. DEVICE: -EDQUOT if that lifts use above one of the limits that is not dry_run, and nothing is
- * charged. *over: the limit that denies, otherwise the first that is exceeded, otherwise NULL; if there is one, the accounts count a denial.
- * -ENOMEM. Use against a limit for a task or cgroup with minor known is that of the minor plus what could not be told (VGPU_MINOR_ANY); with
- * subject->minor VGPU_MINOR_ANY it is that of all GPUs. policy NULL: without limits. *charge is NULL if kind is NONE.
- */
+/* Charges bytes of that kind to the subject. -EDQUOT, for device memory only: use would exceed one of the limits
+ * that is not dry_run, and nothing is charged. *over is the limit that denies, or else the first exceeded one, or
+ * else NULL; if it is not NULL, the accounts count a denial. -ENOMEM: no memory. For a limit of a task or cgroup
+ * with a known minor, the use of that minor counts plus the use whose minor is not known (VGPU_MINOR_ANY); if
+ * subject->minor is VGPU_MINOR_ANY, the use of all GPUs counts. policy NULL means no limits. *charge is NULL if kind
+ * is NONE. */
 int ledger_charge(struct ledger *l, const struct policy_subject *s, enum rm_memory kind, u64 bytes, const struct policy *policy,
 		  struct ledger_charge **charge, const struct policy_limit **over);
 void ledger_cancel(struct ledger *l, struct ledger_charge *charge);	/* NULL: nothing */
-/*
- * The driver has made the object; charge NULL: it is no memory, or too little to account. file: an id of the open file that the call came
- * through, which is that of a client that comes into being here; 0: of none that is known. An unknown parent or client is made up: it may be
- * older than this module, or its own call may still be on its way, and then ledger_add makes it the one that it is. An object that is there
- * already is replaced. Takes the charge over, also when it fails: -ENOMEM, and the charge is given back.
- */
+/* Adds an object that the driver has made. charge NULL: it is not memory, or too little to be accounted. file is the
+ * id of the open file through which the call came; a client that is added belongs to it; 0 means that the file is
+ * not known. For an unknown parent or client the ledger adds a placeholder: the object may be older than this
+ * module, or the call that makes it may not have returned yet, and then the later ledger_add replaces the
+ * placeholder. An existing object is replaced. The ledger takes the charge over, even if it fails with -ENOMEM; then
+ * it gives the charge back. */
 int ledger_add(struct ledger *l, const struct policy_subject *s, u64 file, const struct rm_call *call, u32 object,
 	       struct ledger_charge *charge);
-/* Notes a duplicate, which shares the charge of its source. If the source is unknown, the object
- * has no charge. -ENOMEM. */
+/* Adds a duplicate, which shares the charge of its source. If the source is unknown, the duplicate has no charge.
+ * -ENOMEM. */
 int ledger_dup(struct ledger *l, const struct policy_subject *s, const struct rm_call *call, u32 object);
 /* Whether the object or one below it holds a charge. Placeholders do not count. */
 bool ledger_holds(const struct ledger *l, u32 client, u32 object);
@@ -60,8 +60,8 @@ void ledger_denied(struct ledger *l, const struct policy_subject *s);	/* a denia
 /* The minor of the device that the object is or lies below; VGPU_MINOR_ANY if it is not known.
  * minors has the minor of each device instance. */
 u32 ledger_minor(const struct ledger *l, u32 client, u32 object, const u32 *minors, u32 count);
-/* minor VGPU_MINOR_ANY asks for the sum of all GPUs. -ENOENT: the ledger knows nothing of it. The
- * input fields of *out stay as they are. */
+/* minor VGPU_MINOR_ANY asks for the sum of all GPUs. -ENOENT: the ledger knows no use. The input fields of *out do
+ * not change. */
 int ledger_usage(const struct ledger *l, enum vgpu_scope scope, u64 id, u32 minor, struct vgpu_usage *out);
 void ledger_clear(struct ledger *l);
 

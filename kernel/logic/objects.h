@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * The objects of the resource manager: a forest in which every client is a root, named by (client, handle). A client's own
- * handle is its client number. What frees an object frees what is below it, children first.
- */
+/* The objects of the resource manager: a forest in which every client is a root. An object is named by (client,
+ * handle); a client's own handle is its client number. Freeing an object frees everything below it, children first. */
 #ifndef LOGIC_OBJECTS_H
 #define LOGIC_OBJECTS_H
 

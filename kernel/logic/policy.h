@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The policies, and which of them holds for a task: that of its tgid, else of its cgroup, else the
- * module's parameters. */
+/* The policies, and which of them applies to a task: that of its tgid, else that of its cgroup, else the module's
+ * parameters. */
 #ifndef LOGIC_POLICY_H
 #define LOGIC_POLICY_H
 
@@ -10,9 +10,8 @@
 
 #define POLICY_CGROUP_DEPTH 16
 
-/* What policies need to know of a task. cgroups: its own first, then those above it. If there are
- * more than fit, the upper ones stay, so that a task cannot escape a limit by making cgroups inside
- * its own. */
+/* What policies need to know of a task. cgroups has its own cgroup first, then those above it. If there are more
+ * than fit, the lower ones are left out, so that a task cannot escape a limit by making cgroups inside its own. */
 struct policy_subject {
 	u32 tgid;		/* in the initial namespace */
 	u32 minor;		/* VGPU_MINOR_ANY: not known; see policy_resolve */
@@ -27,7 +26,7 @@ struct policies {
 };
 #define POLICIES_MAX 65536u
 
-/* The module's parameters, for what no policy says. */
+/* The module's parameters, which apply where no policy decides. */
 struct policy_defaults {
 	u64 memory_limit_bytes;	/* of a task that no policy covers */
 	u64 timeslice_min_us, timeslice_max_us;
@@ -36,7 +35,7 @@ struct policy_defaults {
 
 struct policy_limit { u64 bytes; u64 cgroup; bool dry_run; };	/* cgroup 0: of the task */
 
-/* What holds for a subject. */
+/* The policy that applies to a subject. */
 struct policy {
 	enum vgpu_scope scope;		/* the scope of the timeslice policy; NONE and MODULE: there is no policy */
 	u64 cgroup_id;			/* of the cgroup whose policy that is */
@@ -49,7 +48,7 @@ struct policy {
 };
 
 int policy_check(const struct vgpu_limits *limits);	/* -EINVAL: weight, flags, or min above max */
-/* Replace what is there. -EINVAL, -ENOSPC: POLICIES_MAX, -ENOMEM. */
+/* These replace an existing policy. -EINVAL; -ENOSPC: POLICIES_MAX; -ENOMEM. */
 int policy_set_tgid(struct policies *p, u32 tgid, u32 minor, const struct vgpu_limits *limits);
 int policy_set_cgroup(struct policies *p, u64 id, u32 minor, const struct vgpu_limits *limits);
 int policy_get_tgid(const struct policies *p, u32 tgid, u32 minor, struct vgpu_limits *limits);	/* -ENOENT, also below */
@@ -63,9 +62,10 @@ u32 policy_drop_cgroup(struct policies *p, u64 id);
  * known, the tightest policy of a level holds; if no policy of the level is for any minor, the
  * limits of the next levels hold as well. */
 void policy_resolve(const struct policies *p, const struct policy_subject *s, const struct policy_defaults *d, struct policy *out);
-/* Whether any limit of memory, or any rule for timeslices, may hold for the subject on some GPU, other than in a dry run. True too often does no harm. */
+/* Whether a memory limit or a timeslice rule may apply to the subject on some GPU, other than in a dry run. It may
+ * return true without need. */
 bool policy_binds(const struct policies *p, const struct policy_subject *s, const struct policy_defaults *d, bool timeslices);
-/* Calls visit for each, in no order. id: tgid or cgroup id. */
+/* Calls visit for each policy, in no particular order. id: tgid or cgroup id. */
 void policy_each(struct policies *p, enum vgpu_scope scope, void (*visit)(u64 id, u32 minor, const struct vgpu_limits *l, void *context), void *context);
 void policies_clear(struct policies *p);
 

@@ -96,8 +96,8 @@ enum rm_memory rm_memory_of(u32 class, u32 attr, u32 flags)
 	case NV50_MEMORY_VIRTUAL:
 		return RM_MEMORY_VIRTUAL;
 	default:
-		/* These include views of memory that exists already: NV01_MEMORY_LOCAL_PRIVILEGED
-		 * (registers), _LOCAL_PHYSICAL, lists, imports. */
+		/* These include views of memory that exists already: NV01_MEMORY_LOCAL_PRIVILEGED (registers),
+		 * _LOCAL_PHYSICAL, lists, imports. */
 		return RM_MEMORY_NONE;
 	}
 }
@@ -167,7 +167,8 @@ static void decode_alloc(const void *arg, u32 size, struct rm_call *call)
 		assume(call);
 }
 
-/* The driver makes no memory of the GPU this way: NV01_MEMORY_LOCAL_USER is a view of all of it here, or a handle without memory. */
+/* The driver allocates no GPU memory in this way: NV01_MEMORY_LOCAL_USER is here a view of all memory, or a handle
+ * without memory. */
 static void decode_alloc_memory(const void *arg, struct rm_call *call)
 {
 	call->client = GET32(arg, nvos02, hRoot);
@@ -182,7 +183,7 @@ static void decode_alloc_memory(const void *arg, struct rm_call *call)
 	}
 }
 
-/* The class that the driver makes of an nvos32. */
+/* The class of the object that the driver makes for an nvos32. */
 static u32 heap_class(u32 attr, u32 flags)
 {
 	if (flags & NVOS32_ALLOC_FLAGS_VIRTUAL)
@@ -217,7 +218,7 @@ static void decode_heap(const void *arg, struct rm_call *call)
 	case NVOS32_FUNCTION_ALLOC_TILED_PITCH_HEIGHT:
 		height = GET32(arg, nvos32, data.AllocTiledPitchHeight.height);
 		pitch = GET32(arg, nvos32, data.AllocTiledPitchHeight.pitch);
-		/* A negative pitch makes the driver's product wrap: the size is not known. */
+		/* With a negative pitch the driver's product wraps around, so the size is not known. */
 		decode_heap_alloc(call, GET32(arg, nvos32, data.AllocTiledPitchHeight.hMemory),
 				  GET32(arg, nvos32, data.AllocTiledPitchHeight.flags), GET32(arg, nvos32, data.AllocTiledPitchHeight.attr),
 				  pitch >> 31 ? U64_MAX : (u64)height * pitch);
@@ -233,7 +234,7 @@ static void decode_heap(const void *arg, struct rm_call *call)
 		flags = GET32(arg, nvos32, data.HwAlloc.flags);
 		call->kind = RM_ALLOC;
 		call->object = flags & NVOS32_ALLOC_FLAGS_MEMORY_HANDLE_PROVIDED ? GET32(arg, nvos32, data.HwAlloc.hMemory) : 0;
-		call->code = NV01_MEMORY_HW_RESOURCES;	/* what a surface takes beside its memory */
+		call->code = NV01_MEMORY_HW_RESOURCES;	/* what a surface uses in addition to its memory */
 		break;
 	case NVOS32_FUNCTION_FREE:
 		call->kind = RM_FREE;
@@ -315,7 +316,7 @@ void rm_decode_params(struct rm_call *call, const void *params, u32 bytes)
 		call->bytes = limit_bytes(GET64(params, nv_os_desc_memory_allocation, limit));
 		break;
 	case NV01_MEMORY_VIRTUAL:
-		/* Without a limit it stands for a whole address space and takes nothing of it. */
+		/* Without a limit it means the whole address space, and reserves none of it. */
 		offset = GET64(params, nv_memory_virtual_allocation, offset);
 		limit = GET64(params, nv_memory_virtual_allocation, limit);
 		call->bytes = limit && limit >= offset ? limit_bytes(limit - offset) : 0;
@@ -341,6 +342,6 @@ struct rm_result rm_result(u32 escape, u32 size, const void *arg)
 	else if (escape == NV_ESC_RM_VID_HEAP_CONTROL && GET32(arg, nvos32, function) == NVOS32_FUNCTION_ALLOC_OS_DESCRIPTOR)
 		result.object = GET32(arg, nvos32, data.AllocOsDesc.hMemory);
 	else if (escape == NV_ESC_RM_VID_HEAP_CONTROL)
-		result.object = GET32(arg, nvos32, data.AllocSize.hMemory);	/* at the same place whatever the function */
+		result.object = GET32(arg, nvos32, data.AllocSize.hMemory);	/* at the same offset for every function */
 	return result;
 }

@@ -14,16 +14,16 @@
 
 #define FAKEGPU_ABI_VERSION 1
 
-/* What there is, and what of it is in use now. */
+/* The device's resources, and how much of them is in use now. */
 struct fakegpu_info {
 	__u32 abi_version;	/* out: FAKEGPU_ABI_VERSION of the kernel */
 	__u32 max_handles;	/* out: allocations that one context may hold */
 	__u64 device_bytes;	/* out: memory of the device */
-	__u64 device_used;	/* out: of which all contexts together hold */
+	__u64 device_used;	/* out: the part of it that all contexts together hold */
 	__u64 context_bytes;	/* out: memory that one context may hold */
-	__u64 context_used;	/* out: of which this one holds */
+	__u64 context_used;	/* out: the part of it that this context holds */
 	__u32 context_handles;	/* out: allocations that this one holds */
-	__u32 job_latency_us;	/* out: from the submission of a job to its completion, if none is before it */
+	__u32 job_latency_us;	/* out: from a job's submission to its completion, if no other job is before it */
 	char name[32];		/* out: ends in a NUL */
 };
 
@@ -40,8 +40,8 @@ struct fakegpu_free {
 	__u32 reserved;		/* in: 0 */
 };
 
-/* A job on an allocation. Jobs of a context complete in the order of their submission. EINVAL: no handle of this context.
- * EAGAIN: too many jobs are under way. */
+/* Starts a job on an allocation. Jobs of a context complete in the order of their submission. EINVAL: no handle of
+ * this context. EAGAIN: too many jobs are running. */
 struct fakegpu_submit {
 	__u32 handle;		/* in */
 	__u32 flags;		/* in: 0 */
@@ -53,7 +53,7 @@ struct fakegpu_submit {
 /* Waits until the job has completed. EINVAL: it was never submitted. ETIMEDOUT, EINTR: completed_seq is written all the same. */
 struct fakegpu_wait {
 	__u64 seqno;		/* in */
-	__s64 timeout_ns;	/* in: FAKEGPU_WAIT_FOREVER, or not negative; 0 only looks */
+	__s64 timeout_ns;	/* in: FAKEGPU_WAIT_FOREVER, or not negative; 0 does not wait */
 	__u64 completed_seq;	/* out: the last job that has completed */
 };
 
@@ -63,13 +63,12 @@ struct fakegpu_wait {
 #define FAKEGPU_IOCTL_SUBMIT	_IOWR('G', 0x43, struct fakegpu_submit)
 #define FAKEGPU_IOCTL_WAIT	_IOWR('G', 0x44, struct fakegpu_wait)
 
-/*
- * mmap() of the descriptor, offset 0, one page, MAP_SHARED, PROT_READ: this structure, which the kernel writes as jobs come and
- * go. Reading completed_seq needs no system call. Anything but that mapping is EINVAL, or EPERM where it asks to write.
+/* mmap() of the descriptor, offset 0, one page, MAP_SHARED, PROT_READ, maps this structure. The kernel writes it as
+ * jobs are submitted and complete, so reading completed_seq needs no system call. Any other mapping is EINVAL, or
+ * EPERM if it is writable.
  *
- * poll(): POLLIN while a job has completed since the last WAIT or poll-driven WAIT looked, that is while completed_seq is
- * above the greatest completed_seq that a WAIT of this context returned; POLLOUT while SUBMIT would not say EAGAIN.
- */
+ * poll(): POLLIN while completed_seq is greater than every completed_seq that a WAIT of this context has returned;
+ * POLLOUT while SUBMIT would not return EAGAIN. */
 struct fakegpu_page {
 	__u32 abi_version;
 	__u32 reserved;

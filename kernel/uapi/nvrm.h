@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
-/*
- * What of the interface of NVIDIA's kernel driver (the resource manager, RM) the modules and their tests need: numbers and
- * layouts as its open kernel modules have them in releases 535 to 595. NVIDIA's names, with the prefix of the structure's
- * number for what has no better one. Pointers are 64 bits wide for every caller.
- */
+/* The part of the interface of NVIDIA's kernel driver (the resource manager, RM) that the modules and their tests
+ * need: numbers and layouts as in its open kernel modules of releases 535 to 595. Names are NVIDIA's; a structure
+ * without a good name is called by its number, with a prefix. Pointers have 64 bits for every caller. */
 #ifndef NVRM_H
 #define NVRM_H
 
@@ -101,7 +99,7 @@ struct nvos47 { __u32 hClient, hDevice, hDma, hMemory, flags, pad0; __u64 dmaOff
 #define NVOS32_FUNCTION_HW_FREE 20
 #define NVOS32_FUNCTION_ALLOC_OS_DESCRIPTOR 27
 
-/* The head of the structure; each function has members of its own from data on. Whole: 0xb8 bytes. */
+/* The head of the structure. From data on, each function has its own members. The whole structure has 0xb8 bytes. */
 struct nvos32 {
 	__u32 hRoot, hObjectParent, function, hVASpace;
 	__s16 ivcHeapNumber; __u16 pad0;
@@ -179,7 +177,7 @@ struct nv_version { __u32 cmd, reply; char versionString[64]; };
 #define FERMI_VASPACE_A 0x90f1
 #define KEPLER_CHANNEL_GROUP_A 0xa06c
 
-/* NV_MEMORY_ALLOCATION_PARAMS.attr, NVOS32 attr: bits 26:25 say where the memory is to lie. */
+/* NV_MEMORY_ALLOCATION_PARAMS.attr, NVOS32 attr: bits 26:25 say where the memory must be. */
 #define NVOS32_ATTR_LOCATION(attr) (((attr) >> 25) & 3u)
 #define NVOS32_ATTR_LOCATION_VIDMEM 0
 #define NVOS32_ATTR_LOCATION_PCI 1

@@ -14,7 +14,7 @@
 
 #define VGPU_ABI_VERSION 1
 
-/* In place of a minor number: every GPU that has no policy of its own in the same scope. */
+/* Replaces a minor number: means every GPU that has no policy of its own in the same scope. */
 #define VGPU_MINOR_ANY 0xffffffffu
 
 #define VGPU_WEIGHT_MAX 10000u
@@ -30,17 +30,16 @@ struct vgpu_limits {
 	__u32 flags;			/* VGPU_LIMIT_* */
 };
 
-/* By process. The policy ends with it. ESRCH: no such process. ENOENT, of GET and CLEAR: no such policy. */
+/* The policy of a process. It ends with the process. ESRCH: no such process. ENOENT, for GET and CLEAR: no such
+ * policy. */
 struct vgpu_policy {
 	__u32 tgid;			/* in: as the caller's PID namespace numbers it */
 	__u32 minor;			/* in: N of /dev/nvidiaN, or VGPU_MINOR_ANY */
 	struct vgpu_limits limits;	/* SET: in, GET: out */
 };
 
-/*
- * By cgroup, for it and those below it that have none of their own. The policy ends with the cgroup. ENOENT, of SET: no such
- * cgroup; of GET and CLEAR: no such policy.
- */
+/* The policy of a cgroup, and of those below it that have none of their own. It ends with the cgroup. ENOENT: for
+ * SET no such cgroup, for GET and CLEAR no such policy. */
 struct vgpu_cgroup_policy {
 	__u64 cgroup_id;		/* in: the inode number of the folder in cgroup2 */
 	__u32 minor;			/* in: as above */
@@ -76,7 +75,7 @@ struct vgpu_stats {
 	__u64 objects, tasks, cgroups, policies, cgroup_policies;	/* now */
 };
 
-/* Use of device memory, now. tgid 0: of the cgroup, and those below it; else of the process, and cgroup_id is 0. */
+/* Present use of memory. tgid 0: by the cgroup and those below it; otherwise by the process, and cgroup_id is 0. */
 struct vgpu_usage {
 	__u64 cgroup_id;		/* in */
 	__u32 tgid;			/* in */
@@ -122,10 +121,9 @@ enum vgpu_scope { VGPU_SCOPE_NONE = 0, VGPU_SCOPE_CGROUP = 1, VGPU_SCOPE_TGID = 
 #define VGPU_EVENT_XFER (1u << 1)
 #define VGPU_EVENT_COMPAT (1u << 2)
 
-/*
- * read() returns as many whole events as fit; it waits for one unless O_NONBLOCK is set. An open starts with the events that come
- * after it. sequence grows by one each time; a gap means that the reader was too slow. poll(): POLLIN.
- */
+/* read() returns as many whole events as fit. It waits for one unless O_NONBLOCK is set. An open file starts with
+ * the events after its opening. sequence grows by one each time; a gap means that the reader was too slow. poll():
+ * POLLIN. */
 struct vgpu_event {
 	__u64 sequence;
 	__u64 time_ns;			/* CLOCK_BOOTTIME */

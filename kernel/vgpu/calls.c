@@ -152,7 +152,7 @@ static noinline_for_stack long watched(struct call *c, bool off)
 	int err;
 
 	if (decode_to(c, c->head, c->params, &c->params_bytes, &c->rm))
-		return c->enforce ? -EFAULT : vgpu_call_driver(c);	/* which says so itself */
+		return c->enforce ? -EFAULT : vgpu_call_driver(c);	/* the driver itself returns the error */
 	if (!c->enforce || !vgpu_private_arguments || !vgpu_bound(c))
 		return dispatch(c, off);
 	err = vgpu_private_begin(c);

@@ -19,7 +19,7 @@ struct call {
 	struct policy policy;
 	u8 head[RM_CALL_BYTES];
 	u8 params[RM_PARAMS_BYTES];
-	u32 params_bytes;		/* how many of them were read */
+	u32 params_bytes;		/* how many of their bytes were read */
 
 	/* While the driver works on a copy: see private.c. */
 	unsigned long page;

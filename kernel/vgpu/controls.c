@@ -31,7 +31,7 @@ static int write_timeslice(const struct call *c, u64 us)
 
 	if (put_user(us, (u64 __user *)u64_to_user_ptr(c->rm.params.address)))
 		return -EFAULT;
-	/* The caller learns of it in any case. */
+	/* The caller gets the value in any case. */
 	if (c->page && put_user(us, (u64 __user *)u64_to_user_ptr(c->callers_params)))
 		return -EFAULT;
 	if (vgpu_read_user(head, (unsigned long)c->user, vgpu_head_bytes(c)))
@@ -74,7 +74,7 @@ static long set_timeslice(struct call *c)
 	long result;
 
 	if (c->rm.params.bytes != sizeof(asked))
-		return vgpu_call_driver(c);		/* which refuses it */
+		return vgpu_call_driver(c);		/* the driver refuses it */
 	if (vgpu_read_user(&asked, c->rm.params.address, sizeof(asked)))
 		return c->enforce ? -EFAULT : vgpu_call_driver(c);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Files to look at, below vgpu/ in debugfs. The first line of each names its columns. */
+/* Files below vgpu/ in debugfs that show the module's state. The first line of each names its columns. */
 #include <linux/debugfs.h>
 #include <linux/seq_file.h>
 
@@ -149,7 +149,7 @@ static int task_account(struct table_node *n, void *context)
 	return 0;
 }
 
-/* One that has used nothing yet. */
+/* A task that has used nothing yet. */
 static void task_line(const struct vgpu_task *t, void *context)
 {
 	struct vgpu_usage usage;
@@ -242,7 +242,7 @@ DEFINE_SHOW_ATTRIBUTE(ioctls);
 
 static int stats_show(struct seq_file *m, void *unused)
 {
-	/* In the order of struct vgpu_stats, which is made of these alone. */
+	/* In the order of struct vgpu_stats, which has only these members. */
 	static const char * const names[] = {
 		"opens", "closes", "ioctls", "allocs", "frees", "controls", "dups", "memory_charged", "memory_denied", "memory_would_deny",
 		"timeslices_seen", "timeslices_rewritten", "timeslices_would_rewrite", "xfer_unwrapped", "compat_calls", "races", "faults",

@@ -13,7 +13,7 @@
 #define EVENTS 4096u		/* a power of two */
 
 static struct vgpu_event ring[EVENTS];
-static u64 written;		/* the sequence of the last one: the first is 1 */
+static u64 written;		/* the sequence of the last event; the first event has 1 */
 static DEFINE_SPINLOCK(ring_lock);
 static DECLARE_WAIT_QUEUE_HEAD(readers);
 

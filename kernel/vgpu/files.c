@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The driver's open files, who uses them, and what ends with them. */
+/* The driver's open files, the processes that use them, and what ends when a file is closed. */
 #include <linux/slab.h>
 
 #include "calls.h"
@@ -126,7 +126,7 @@ int vgpu_open(const struct vgpu_driver *d, struct inode *inode, struct file *fil
 		vgpu_reap();
 		task = vgpu_task_current();
 		if (task)
-			get_task_comm(task->comm, current->group_leader);	/* it may have had another when it got its policy */
+			get_task_comm(task->comm, current->group_leader);	/* the name may have changed since it got its policy */
 		vgpu_file_use(file, task);
 		mutex_unlock(&vgpu_lock);
 	}

@@ -49,8 +49,7 @@ static struct vgpu_driver drivers[] = {
 	{
 		.name = "nvidia",
 		.symbols = {
-			/* 535 and older. They have the functions of later releases too, and call
-			 * them. */
+			/* 535 and older. They also have the functions of later releases, and call them. */
 			{ "nvidia_frontend_open", "nvidia_frontend_close", "nvidia_frontend_unlocked_ioctl", "nvidia_frontend_compat_ioctl" },
 			{ "nvidia_open", "nvidia_close", "nvidia_unlocked_ioctl" },
 		},
@@ -69,10 +68,9 @@ static DEFINE_PER_CPU(u64 [ARRAY_SIZE(drivers)][VGPU_HOOKS], hits);
 
 /* ---- Detours ------------------------------------------------------------------------------------------------------------------------- */
 
-/*
- * The barrier keeps the call from becoming a jump. With that the return address would be the one of this module's caller, which the function graph
- * tracer and kretprobes replace by theirs: the call would not be known for the module's own, and come back to it without end.
- */
+/* The barrier keeps the compiler from turning the call into a jump. After a jump, the return address would be that
+ * of this module's caller, which the function graph tracer and kretprobes replace. The detour could then not
+ * recognise the call as the module's own, and would call itself without end. */
 #define REAL(d, hook, prototype, ...) ({ typeof(((prototype)0)(__VA_ARGS__)) r = ((prototype)(d)->address[hook])(__VA_ARGS__); barrier(); r; })
 
 int vgpu_real_open(const struct vgpu_driver *d, struct inode *inode, struct file *file)
@@ -151,7 +149,7 @@ static void notrace detour(unsigned long ip, unsigned long parent_ip, struct ftr
 
 /* ---- Attaching ----------------------------------------------------------------------------------------------------------------------- */
 
-/* kallsyms is not exported, but a kprobe tells where it would have been put. */
+/* kallsyms_lookup_name is not exported, but registering a kprobe for a symbol gives its address. */
 static unsigned long address_of(const char *module, const char *symbol)
 {
 	char name[64];
@@ -188,7 +186,7 @@ static int hook_functions(struct vgpu_driver *d)
 	unsigned int i;
 	int err = 0;
 
-	/* PERMANENT: kernel.ftrace_enabled cannot be set to 0 below the policies. */
+	/* PERMANENT: while policies exist, kernel.ftrace_enabled cannot be set to 0. */
 	d->ops = (struct ftrace_ops){
 		.func = detour,
 		.flags = FTRACE_OPS_FL_SAVE_REGS | FTRACE_OPS_FL_RECURSION | FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT,
@@ -323,7 +321,7 @@ void vgpu_hooks_stop(void)
 		}
 		msleep(10);
 	}
-	/* The last threads may still be leaving. */
+	/* The last threads may still be leaving a detour. */
 	synchronize_rcu_tasks();
 }
 
@@ -348,7 +346,7 @@ void vgpu_hooks_each(void (*visit)(const struct vgpu_hook_info *h, void *context
 	mutex_unlock(&hook_lock);
 }
 
-/* The driver that counts if both are loaded: NVIDIA's own. hook_lock is held. */
+/* The driver that is shown if both are loaded: NVIDIA's own. hook_lock is held. */
 static const struct vgpu_driver *hooked(void)
 {
 	unsigned int i;

@@ -70,7 +70,7 @@ void vgpu_state_drop(void)
 
 static DEFINE_MUTEX(mode_lock);
 static u32 wanted;		/* as set */
-static u32 mode;		/* enforcing needs a driver that is known */
+static u32 mode;		/* enforcing needs a known driver */
 
 enum vgpu_mode vgpu_mode(void)
 {
@@ -137,7 +137,8 @@ void vgpu_stats_get(struct vgpu_stats *out)
 	mutex_unlock(&vgpu_lock);
 }
 
-/* ---- Coming and going ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Loading and removing
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static int __init vgpu_init(void)
 {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Calls that make, free and duplicate objects: whom the module charges for what, before and after
- * the driver. */
+/* Calls that make, free and duplicate objects: what the module charges to whom, before and after the driver. */
 #include <linux/list.h>
 
 #include "calls.h"
@@ -192,7 +191,7 @@ long vgpu_allocate(struct call *c)
 	made = called && ((!result && (!readable || !r.status)) || (result == -EFAULT && held));
 
 	mutex_lock(&vgpu_lock);
-	vgpu_subject_current(&c->subject, c->subject.minor);	/* it may have moved, and its old cgroup may be gone */
+	vgpu_subject_current(&c->subject, c->subject.minor);	/* the task may have moved, and its old cgroup may be gone */
 	if (!made) {
 		ledger_cancel(&vgpu_ledger, held);
 	} else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which process and cgroup calls, and which have ended. */
+/* Which process and cgroup makes a call, and which ones have ended. */
 #define pr_fmt(fmt) "vgpu: " fmt
 
 #include <linux/cgroup.h>
@@ -152,7 +152,7 @@ static void on_exit(void *context, struct task_struct *p)
 	spin_lock(&tasks_lock);
 	t = find_locked(p->tgid);
 	if (t)
-		hash_del_rcu(&t->node);	/* keeps its next pointer, since vgpu_tasks_each may stand on it */
+		hash_del_rcu(&t->node);	/* keeps its next pointer, since vgpu_tasks_each may be at this entry */
 	spin_unlock(&tasks_lock);
 	if (t) {
 		llist_add(&t->dead, &dead_tasks);
@@ -223,8 +223,7 @@ void vgpu_reap(void)
 
 		memcpy(e.comm, t->comm, sizeof(e.comm));
 		policy_drop_tgid(&vgpu_policies, t->tgid);
-		/* Its files close after this. What it held ends with them, unless another process
-		 * has them open. */
+		/* Its files are closed after this. Its memory is freed then, unless another process has the files open. */
 		e.value = ledger_leave(&vgpu_ledger, t->tgid);
 		vgpu_files_leave(t);
 		if (vgpu_mode() != VGPU_MODE_OFF)

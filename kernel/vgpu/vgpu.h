@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the parts of vgpu.ko share. */
+/* Shared by the parts of vgpu.ko. */
 #ifndef VGPU_H
 #define VGPU_H
 
@@ -22,7 +22,7 @@ extern unsigned long long vgpu_alloc_min_bytes, vgpu_alloc_max_bytes;
 
 enum vgpu_mode vgpu_mode(void);
 int vgpu_set_mode(u32 mode);		/* -EINVAL, -EPERM */
-void vgpu_mode_update(void);		/* a driver has come or gone */
+void vgpu_mode_update(void);		/* called when a driver was loaded or removed */
 void vgpu_defaults(struct policy_defaults *d);
 
 /* One mutex for all that follows. It is not held during the driver's functions and copies from and
@@ -30,7 +30,7 @@ void vgpu_defaults(struct policy_defaults *d);
 extern struct mutex vgpu_lock;
 extern struct ledger vgpu_ledger;
 extern struct policies vgpu_policies;
-void vgpu_state_drop(void);		/* forgets all about a driver that was removed; policies stay */
+void vgpu_state_drop(void);		/* forgets everything about a removed driver; policies stay */
 
 /* The counts of vgpu_stats that only grow, per processor. */
 DECLARE_PER_CPU(struct vgpu_stats, vgpu_counts);
@@ -61,7 +61,8 @@ bool vgpu_driver_known(void);		/* hooked, and the module may enforce on its vers
 int vgpu_hooks_start(void);
 void vgpu_hooks_stop(void);		/* returns once no call is in the module any more */
 
-/* ---- files.c, calls.c: what a call of the driver's means ----------------------------------------------------------------------------- */
+/* ---- files.c, calls.c: the driver's calls
+ * ------------------------------------------------------------------------------------------ */
 
 int vgpu_open(const struct vgpu_driver *d, struct inode *inode, struct file *file);
 int vgpu_close(const struct vgpu_driver *d, struct inode *inode, struct file *file);
@@ -90,23 +91,23 @@ struct vgpu_task {
 	struct hlist_node node;		/* by tgid, under a spinlock that the exit takes */
 	struct llist_node dead;
 	u32 tgid, uid;
-	u64 cgroup_id;			/* where it was when it was seen last */
+	u64 cgroup_id;			/* where it was when last seen */
 	struct list_head uses;		/* of open files that it opened or made calls through; see files.c */
 	u32 files;			/* how many */
-	u32 calls;			/* of it that are in the driver now */
+	u32 calls;			/* number of its calls that are in the driver now */
 	char comm[TASK_COMM_LEN];
 };
 
 /* All of these: vgpu_lock is held. */
 struct vgpu_task *vgpu_task_find(u32 tgid);
 struct vgpu_task *vgpu_task_current(void);		/* made if it is missing; NULL: no memory, or the task is exiting */
-/* Finds another process, by the caller's PID namespace; -ESRCH, -ENOMEM. If make is false, *task
- * may become NULL. */
+/* Finds another process, by its number in the caller's PID namespace; -ESRCH, -ENOMEM. If make is false, *task may
+ * become NULL. */
 int vgpu_task_get(u32 nr, bool make, struct vgpu_task **task, u32 *tgid);
 void vgpu_tasks_each(void (*visit)(const struct vgpu_task *t, void *context), void *context);
 u64 vgpu_tasks_count(void);
-/* Forgets processes and cgroups that have ended. Callers that take vgpu_lock to look one up call
- * this first, so that a number that is used again never finds what its last owner left. */
+/* Forgets processes and cgroups that have ended. Whoever takes vgpu_lock to look one up calls this first, so that a
+ * process with a reused number never gets the state of an earlier one. */
 void vgpu_reap(void);
 
 void vgpu_subject_current(struct policy_subject *s, u32 minor);
@@ -118,7 +119,7 @@ void vgpu_subjects_stop(void);
 
 /* ---- events.c ------------------------------------------------------------------------------------------------------------------------ */
 
-/* Fills in sequence and time, and who it is unless tgid is set. */
+/* Fills in sequence and time, and the current process unless tgid is set. */
 void vgpu_event(struct vgpu_event *e);
 int vgpu_events_open(struct file *file);
 void vgpu_events_release(struct file *file);

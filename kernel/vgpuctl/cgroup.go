@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotCgroup2 is in the error of a folder or process that is in no cgroup2, as on a host with cgroup v1.
+// ErrNotCgroup2 is the error for a folder or process that is not in cgroup2, as on a host with cgroup v1.
 var ErrNotCgroup2 = errors.New("it is no cgroup of version 2")
 
 const wantCgroup2 = "the module knows cgroup2 alone: name a folder below a mount of it, or boot the host with systemd.unified_cgroup_hierarchy=1"
 
-// CgroupID is the id of the cgroup whose folder path is: the number of its inode, which no other cgroup has until the
-// next boot.
+// CgroupID is the id of the cgroup with this folder: the folder's inode number. No other cgroup gets it until the next
+// boot.
 func CgroupID(path string) (uint64, error) {
 	op := "find cgroup " + strconv.Quote(path)
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -42,8 +42,8 @@ func CgroupID(path string) (uint64, error) {
 	return stat.Ino, nil
 }
 
-// CgroupOfPID is the folder of the cgroup that a process is in, as this process sees it: in its cgroup namespace, below its
-// mounts. The process may have left it when the function returns.
+// CgroupOfPID is the folder of a process's cgroup as this process sees it, in its own cgroup namespace and mounts. The
+// process may have left the cgroup when the function returns.
 func CgroupOfPID(pid int) (path string, err error) {
 	op := fmt.Sprintf("find the cgroup of process %d", pid)
 	cgroup, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
@@ -63,10 +63,10 @@ func CgroupOfPID(pid int) (path string, err error) {
 	return path, nil
 }
 
-// cgroup2 keeps the mounts of cgroup2 alone.
+// cgroup2 selects the mounts of cgroup2.
 var cgroup2 = mountinfo.FSTypeFilter("cgroup2")
 
-// cgroupFolder finds the folder from what /proc has in a process's cgroup, and from the mounts of cgroup2.
+// cgroupFolder finds the folder from the content of /proc/PID/cgroup and the mounts of cgroup2.
 func cgroupFolder(cgroup string, mounts []*mountinfo.Info) (string, error) {
 	path := ""
 	for line := range strings.Lines(cgroup) {
@@ -92,7 +92,7 @@ func cgroupFolder(cgroup string, mounts []*mountinfo.Info) (string, error) {
 	return "", fmt.Errorf("%q is outside of what this process has mounted of cgroup2", path)
 }
 
-// CgroupPaths are the folders that this process sees of cgroup2, by their ids. It is empty where there are none.
+// CgroupPaths maps the ids of cgroups to their folders, for all cgroups of cgroup2 that this process can see.
 func CgroupPaths() map[uint64]string {
 	paths := map[uint64]string{}
 	mounts, err := mountinfo.GetMounts(cgroup2)
@@ -101,7 +101,7 @@ func CgroupPaths() map[uint64]string {
 	}
 	for _, m := range mounts {
 		filepath.WalkDir(m.Mountpoint, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil { // removed meanwhile
+			if err != nil { // it has been removed meanwhile
 				return nil
 			}
 			if !entry.IsDir() {

@@ -12,29 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Grant is what a container may use of one GPU.
+// Grant is the part of one GPU that a container may use.
 type Grant struct {
 	Minor  Minor  `json:"minor"`
 	Limits Limits `json:"limits"`
 }
 
-// ApplyToCgroup gives the cgroup whose folder path is one policy for each grant, in place of those that it had for the same
-// minors. It waits for the folder until ctx is done, and returns the cgroup's id, which Revoke takes. When it fails, the
-// policies are what they were before. It may be repeated.
+// ApplyToCgroup sets one policy for each grant on the cgroup with this folder, and replaces earlier policies for the
+// same minors. It waits for the folder until ctx is done. It returns the cgroup's id, which Revoke needs. If it fails,
+// it restores the earlier policies. It may be repeated.
 //
-// The kernel ends the policies with the cgroup. One that is removed, and made anew under its name, while its policies are
-// being set, gets them as the new one.
+// The kernel removes the policies with the cgroup. If the cgroup is removed and made again while its policies are being
+// set, the new cgroup gets them.
 func (d *Device) ApplyToCgroup(ctx context.Context, path string, grants []Grant) (id uint64, err error) {
 	return d.apply(ctx, grants, func() (uint64, error) { return CgroupID(path) })
 }
 
-// ApplyToContainer is ApplyToCgroup for the cgroup of a container's first process, pid. A runtime makes the process in its own
-// cgroup and moves it: while it is in that of this program, or in one above it, ApplyToContainer waits.
+// ApplyToContainer is ApplyToCgroup for the cgroup of a container's first process, pid. A runtime may start the process
+// in its own cgroup and move it later. So ApplyToContainer waits while the process is in this program's cgroup or in
+// one above it.
 func (d *Device) ApplyToContainer(ctx context.Context, pid int, grants []Grant) (id uint64, err error) {
 	return d.apply(ctx, grants, func() (uint64, error) { return containerCgroup(pid) })
 }
 
-// Revoke takes back what was granted to a cgroup that stays. What is not there, or no longer, is no error.
+// Revoke removes the policies of grants from a cgroup that stays. A policy that does not exist is no error.
 func (d *Device) Revoke(id uint64, grants []Grant) error {
 	var failed []error
 	for _, g := range grants {
@@ -45,7 +46,7 @@ func (d *Device) Revoke(id uint64, grants []Grant) error {
 	return errors.Join(failed...)
 }
 
-// errNotYet is a process that is not in its container's cgroup.
+// errNotYet means that the process is not in its container's cgroup yet.
 var errNotYet = errors.New("it is still in the cgroup of this program or one above it")
 
 func containerCgroup(pid int) (uint64, error) {
@@ -64,22 +65,22 @@ func containerCgroup(pid int) (uint64, error) {
 	return CgroupID(path)
 }
 
-// contains tells whether a cgroup's folder is another one or above it.
+// contains reports whether a cgroup's folder is the other one or above it.
 func contains(above, below string) bool {
 	return strings.HasPrefix(below+"/", strings.TrimSuffix(above, "/")+"/")
 }
 
-// gone tells of a cgroup, or a policy, that is not there.
+// gone reports whether an error says that a cgroup or a policy does not exist.
 func gone(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) }
 
-// pause is how long apply waits before it looks again.
+// pause is the time between two attempts of apply.
 const pause = 5 * time.Millisecond
 
-// errMoved is a cgroup that was another one after its policies had been set.
+// errMoved means that another cgroup has replaced the one whose policies were set.
 var errMoved = errors.New("it was replaced by another one meanwhile")
 
-// apply sets the policies of the cgroup that find finds. What may come about by itself it waits for: a folder that is missing,
-// a process that is to be moved.
+// apply sets the policies of the cgroup that find returns. It waits for a folder that does not exist yet and for a
+// process that has not been moved yet.
 func (d *Device) apply(ctx context.Context, grants []Grant, find func() (uint64, error)) (uint64, error) {
 	if err := checkGrants(grants); err != nil {
 		return 0, err
@@ -100,7 +101,7 @@ func (d *Device) apply(ctx context.Context, grants []Grant, find func() (uint64,
 	}
 }
 
-// tryApply looks afterwards whether the cgroup is still the one that was found.
+// tryApply sets the policies, and then checks that find still returns the same cgroup.
 func (d *Device) tryApply(grants []Grant, find func() (uint64, error)) (uint64, error) {
 	id, err := find()
 	if err != nil {
@@ -137,7 +138,8 @@ func checkGrants(grants []Grant) error {
 	return nil
 }
 
-// replace sets policies until one fails. The steps that it returns, taken from the last to the first, undo those it set.
+// replace sets policies until one fails. The steps that it returns undo them, if they are run from the last to the
+// first.
 func (d *Device) replace(id uint64, grants []Grant) (undo []func() error, err error) {
 	for _, g := range grants {
 		before, err := d.GetCgroupPolicy(id, g.Minor)

@@ -28,7 +28,8 @@ func policies(id uint64, grants ...vgpuctl.Grant) (all []vgpuctl.CgroupPolicy) {
 	return all
 }
 
-// finds returns a function that finds these ids and errors one after the other, and the last for ever.
+// finds returns a function that returns these ids and errors one after the other, and then the last one again and
+// again.
 func finds(found ...any) func() (uint64, error) {
 	return func() (uint64, error) {
 		now := found[0]
@@ -61,7 +62,7 @@ func TestApply(t *testing.T) {
 	for name, test := range map[string]struct {
 		find func() (uint64, error)
 		fail func(uint32) unix.Errno
-		want []vgpuctl.CgroupPolicy // beside other, of cgroup 5
+		want []vgpuctl.CgroupPolicy // without "other", of cgroup 5
 		err  error
 	}{
 		"all":                   {find: finds(5), want: policies(5, grants...)},
@@ -84,9 +85,9 @@ func TestApply(t *testing.T) {
 			require.NoError(t, d.SetCgroupPolicy(5, old.Minor, old.Limits))
 			require.NoError(t, d.SetCgroupPolicy(5, other.Minor, other.Limits))
 			m.Fail = test.fail
-			limit := time.Minute // tells a hang
+			limit := time.Minute // so that a hang ends
 			if test.err == unix.ENOENT {
-				limit = 500 * time.Millisecond // it is waited for that long
+				limit = 500 * time.Millisecond // apply waits for that long
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
@@ -101,7 +102,7 @@ func TestApply(t *testing.T) {
 			}
 			assert.ElementsMatch(t, append(test.want, policies(5, other)...), m.CgroupPolicies())
 
-			if test.err == nil { // again, as by a plugin that has been started anew; and back
+			if test.err == nil { // as a restarted plugin does; then the policies are revoked
 				m.Fail = nil
 				_, err = vgpuctl.Apply(d, ctx, grants, finds(int(id)))
 				require.NoError(t, err)
@@ -115,7 +116,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestApplyCannotUndo: both errors are told of.
+// TestApplyCannotUndo: if undoing fails too, the error has both errors.
 func TestApplyCannotUndo(t *testing.T) {
 	m := vgputest.New()
 	full := on(vgpuctl.IoctlSetCgroupPolicy, 3, unix.ENOSPC)

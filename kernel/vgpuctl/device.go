@@ -1,22 +1,22 @@
-// Package vgpuctl sets what tasks and cgroups may use of the GPUs of NVIDIA's driver, and tells what they do use. It speaks
-// to the kernel module vgpu through /dev/vgpuctl; docs/vgpuctl.md describes the interface and docs/vgpu-device-plugin.md
-// how a device plugin gives a container its policy.
+// Package vgpuctl sets limits on what tasks and cgroups use of the GPUs of NVIDIA's driver, and reads what they use. It
+// uses the kernel module vgpu through /dev/vgpuctl; docs/vgpuctl.md describes the interface, and
+// docs/vgpu-device-plugin.md how a device plugin gives a container its policy.
 package vgpuctl
 
 import (
 	"fmt"
 )
 
-// Path is where the device is.
+// Path is the path of the device.
 const Path = "/dev/vgpuctl"
 
-// Device is an open device. It may be used by several goroutines at a time.
+// Device is an open device. Several goroutines may use it at the same time.
 type Device struct{ driver Driver }
 
-// Open opens the device, which takes CAP_SYS_ADMIN in the initial user namespace.
+// Open opens the device. It requires CAP_SYS_ADMIN in the initial user namespace.
 func Open() (*Device, error) { return OpenPath(Path) }
 
-// OpenPath opens the device where its node is elsewhere.
+// OpenPath opens the device at another path.
 func OpenPath(path string) (*Device, error) {
 	f, err := openFile(path)
 	if err != nil {
@@ -34,37 +34,37 @@ func OpenPath(path string) (*Device, error) {
 	return d, nil
 }
 
-// New makes a device of what drives it.
+// New makes a device that uses a driver.
 func New(driver Driver) *Device { return &Device{driver} }
 
-// Close closes the device. What was set stays.
+// Close closes the device. Policies and the mode stay.
 func (d *Device) Close() error { return d.driver.Close() }
 
 func call[T wire](d *Device, op string, request uint32, argument *T) error {
 	return explain(op, request, d.driver.Ioctl(request, bytesOf(argument)))
 }
 
-// Info tells how the module stands.
+// Info returns the state of the module.
 func (d *Device) Info() (Info, error) {
 	var info Info
 	err := call(d, "ask the module how it stands", IoctlGetInfo, &info)
 	return info, err
 }
 
-// SetMode changes what the module does with what it sees. EPERM, of ModeEnforce: the module may not, see Info.MayEnforce.
+// SetMode sets the mode. EPERM, for ModeEnforce: the module may not enforce, see Info.MayEnforce.
 func (d *Device) SetMode(mode Mode) error {
 	return call(d, fmt.Sprintf("set the mode %s", mode), IoctlSetMode, &mode)
 }
 
-// Stats counts what the module has seen and done.
+// Stats returns counts of what the module has seen and done.
 func (d *Device) Stats() (Stats, error) {
 	var stats Stats
 	err := call(d, "read the counts", IoctlGetStats, &stats)
 	return stats, err
 }
 
-// TaskUsage is what a process uses of a GPU, or of all with MinorAny. tgid is as in the caller's PID namespace.
-// ESRCH: there is no such process; ENOENT: it has used no GPU.
+// TaskUsage is what a process uses of a GPU, or of all GPUs for MinorAny. tgid is its number in the caller's PID
+// namespace. ESRCH: there is no such process; ENOENT: it has used no GPU.
 func (d *Device) TaskUsage(tgid uint32, minor Minor) (Usage, error) {
 	usage := Usage{Tgid: tgid, Minor: minor}
 	op := fmt.Sprintf("read what process %d uses of %s", tgid, gpu(minor))
@@ -75,16 +75,16 @@ func (d *Device) TaskUsage(tgid uint32, minor Minor) (Usage, error) {
 	return usage, err
 }
 
-// CgroupUsage is what a cgroup and those below it use of a GPU, or of all with MinorAny. ENOENT: they
-// have used no GPU, or there is no such cgroup.
+// CgroupUsage is what a cgroup and those below it use of a GPU, or of all GPUs for MinorAny. ENOENT: they have used no
+// GPU, or there is no such cgroup.
 func (d *Device) CgroupUsage(id uint64, minor Minor) (Usage, error) {
 	usage := Usage{CgroupID: id, Minor: minor}
 	err := call(d, fmt.Sprintf("read what cgroup %d uses of %s", id, gpu(minor)), IoctlGetUsage, &usage)
 	return usage, err
 }
 
-// SetPolicy says what a process may use of a GPU, in place of what was said before. It ends with the process. tgid is as in
-// the caller's PID namespace. ESRCH: there is no such process.
+// SetPolicy sets the policy of a process for a GPU, and replaces an earlier one. The policy ends with the process. tgid
+// is the process's number in the caller's PID namespace. ESRCH: there is no such process.
 func (d *Device) SetPolicy(tgid uint32, minor Minor, limits Limits) error {
 	op := "set " + taskPolicy(tgid, minor)
 	if err := limits.check(op, minor); err != nil {
@@ -93,20 +93,20 @@ func (d *Device) SetPolicy(tgid uint32, minor Minor, limits Limits) error {
 	return call(d, op, IoctlSetPolicy, &Policy{tgid, minor, limits})
 }
 
-// GetPolicy is what SetPolicy said for exactly that process and minor. ENOENT: nothing.
+// GetPolicy returns the policy of exactly that process and minor. ENOENT: there is none.
 func (d *Device) GetPolicy(tgid uint32, minor Minor) (Limits, error) {
 	p := Policy{Tgid: tgid, Minor: minor}
 	err := call(d, "read "+taskPolicy(tgid, minor), IoctlGetPolicy, &p)
 	return p.Limits, err
 }
 
-// ClearPolicy takes back what SetPolicy said for exactly that process and minor. ENOENT: nothing.
+// ClearPolicy removes the policy of exactly that process and minor. ENOENT: there is none.
 func (d *Device) ClearPolicy(tgid uint32, minor Minor) error {
 	return call(d, "clear "+taskPolicy(tgid, minor), IoctlClearPolicy, &Policy{Tgid: tgid, Minor: minor})
 }
 
-// SetCgroupPolicy says what a cgroup, and those below it that have no policy, may use of a GPU, in place of what was said
-// before. It ends with the cgroup. CgroupID tells the id.
+// SetCgroupPolicy sets the policy of a cgroup, and of those below it that have none, for a GPU. It replaces an earlier
+// one. The policy ends with the cgroup. CgroupID returns the id.
 func (d *Device) SetCgroupPolicy(id uint64, minor Minor, limits Limits) error {
 	op := "set " + cgroupPolicy(id, minor)
 	if err := limits.check(op, minor); err != nil {
@@ -115,14 +115,14 @@ func (d *Device) SetCgroupPolicy(id uint64, minor Minor, limits Limits) error {
 	return call(d, op, IoctlSetCgroupPolicy, &CgroupPolicy{CgroupID: id, Minor: minor, Limits: limits})
 }
 
-// GetCgroupPolicy is what SetCgroupPolicy said for exactly that cgroup and minor. ENOENT: nothing.
+// GetCgroupPolicy returns the policy of exactly that cgroup and minor. ENOENT: there is none.
 func (d *Device) GetCgroupPolicy(id uint64, minor Minor) (Limits, error) {
 	p := CgroupPolicy{CgroupID: id, Minor: minor}
 	err := call(d, "read "+cgroupPolicy(id, minor), IoctlGetCgroupPolicy, &p)
 	return p.Limits, err
 }
 
-// ClearCgroupPolicy takes back what SetCgroupPolicy said for exactly that cgroup and minor. ENOENT: nothing.
+// ClearCgroupPolicy removes the policy of exactly that cgroup and minor. ENOENT: there is none.
 func (d *Device) ClearCgroupPolicy(id uint64, minor Minor) error {
 	return call(d, "clear "+cgroupPolicy(id, minor), IoctlClearCgroupPolicy, &CgroupPolicy{CgroupID: id, Minor: minor})
 }

@@ -96,7 +96,7 @@ func TestPolicies(t *testing.T) {
 	assert.EqualError(t, d.SetCgroupPolicy(8, 2, some), "cannot set the policy of cgroup 8 for GPU 2: input/output error")
 }
 
-// TestLimits: what the kernel would refuse is refused here, with a reason.
+// TestLimits: limits that the kernel would refuse are refused here, with a reason.
 func TestLimits(t *testing.T) {
 	m := vgputest.New()
 	d := m.Open()
@@ -155,7 +155,7 @@ func TestEvents(t *testing.T) {
 	sent := vgpuctl.Event{TimeNs: 5, Type: vgpuctl.EventDeny, Flags: vgpuctl.EventXfer, Tgid: 1, Tid: 2, CgroupID: 3, Minor: 4, Scope: vgpuctl.ScopeTgid,
 		Value: 5, Detail: 6, Client: 7, Object: 8, Code: 9, Status: 10, Comm: vgpuctl.Text16{'a', 'b'}}
 	go func() { m.Emit(sent, sent) }()
-	for sequence := uint64(2); sequence <= 3; sequence++ { // the first came before the device was opened
+	for sequence := uint64(2); sequence <= 3; sequence++ { // the first event came before the device was opened
 		e, lost, err := events.Next(t.Context())
 		require.NoError(t, err)
 		assert.Zero(t, lost)
@@ -164,7 +164,7 @@ func TestEvents(t *testing.T) {
 		assert.Equal(t, "ab", e.Comm.String())
 	}
 
-	// A reader that is too slow is told how many it missed, where it missed them.
+	// A reader that is too slow learns how many events it missed, and where.
 	for range vgputest.EventsKept + 5 {
 		m.Emit(sent)
 	}
@@ -182,7 +182,7 @@ func TestEvents(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, uint64(5), stats.EventsLost)
 
-	// Waiting ends with the context.
+	// Waiting ends when the context does.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	_, _, err = events.Next(ctx)
@@ -210,7 +210,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestGrantJSON: grants travel as JSON, in annotations for example.
+// TestGrantJSON: grants can be written as JSON and read again, as for annotations.
 func TestGrantJSON(t *testing.T) {
 	text, err := json.Marshal(grants)
 	require.NoError(t, err)
@@ -230,7 +230,7 @@ func TestGrantJSON(t *testing.T) {
 	}
 }
 
-// broken is a driver whose reads give what no vgpuctl gives.
+// broken is a driver whose reads return what no real device returns.
 type broken struct {
 	n   int
 	err error

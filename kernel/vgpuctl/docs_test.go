@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// doc is a document of the source tree.
+// doc returns a document of the source tree.
 func doc(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/" + name)
@@ -21,7 +21,7 @@ func doc(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestDocumentedConstants: docs/vgpuctl.md has every constant and request of the header, with its value, and no other.
+// TestDocumentedConstants: docs/vgpuctl.md has exactly the constants and requests of the header, with their values.
 func TestDocumentedConstants(t *testing.T) {
 	documented := map[string]uint64{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(VGPU_\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(doc(t, "vgpuctl.md"), -1) {
@@ -30,10 +30,11 @@ func TestDocumentedConstants(t *testing.T) {
 		assert.NotContains(t, documented, row[1])
 		documented[row[1]] = value
 	}
-	assert.Equal(t, constants, documented) // which TestLayout holds against the header
+	assert.Equal(t, constants, documented) // TestLayout compares constants with the header
 }
 
-// TestDocumentedStructures: docs/vgpuctl.md has every structure of the header with all fields, in their order, and their types and offsets.
+// TestDocumentedStructures: docs/vgpuctl.md has every structure of the header with all fields in order, and their types
+// and offsets.
 func TestDocumentedStructures(t *testing.T) {
 	text := doc(t, "vgpuctl.md")
 	row := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([^|]+) \\| (\\d+) \\|")
@@ -60,7 +61,7 @@ func TestDocumentedStructures(t *testing.T) {
 	}
 }
 
-// TestDocumentedLimits: numbers in the text are those of the sources.
+// TestDocumentedLimits: numbers in the text equal those in the sources.
 func TestDocumentedLimits(t *testing.T) {
 	text := doc(t, "vgpuctl.md")
 	for file, pattern := range map[string]string{
@@ -76,7 +77,7 @@ func TestDocumentedLimits(t *testing.T) {
 	}
 }
 
-// TestDocumentedExample: the hook in docs/vgpu-device-plugin.md is the one that is compiled here.
+// TestDocumentedExample: the hook in docs/vgpu-device-plugin.md equals the one that is compiled here.
 func TestDocumentedExample(t *testing.T) {
 	source, err := os.ReadFile("example_test.go")
 	require.NoError(t, err)

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Error says what failed, why, and what to do next. errors.Is finds the errno in it, and fs.ErrNotExist and its like.
+// Error says what failed, why, and what to do next. errors.Is matches its errno, and errors such as fs.ErrNotExist.
 type Error struct {
-	Op     string // what was tried, with its subject: "set the policy of process 7 for GPU 0"
+	Op     string // the operation, with its subject: "set the policy of process 7 for GPU 0"
 	Err    error  // mostly a unix.Errno
 	Advice string // what to do next
 }
@@ -29,7 +29,7 @@ const (
 	strange = "it is no vgpuctl device, or of a module older than this program: build and load the module of the same release"
 )
 
-// general is the advice that holds for every request.
+// general is the advice for an errno of any request.
 var general = map[unix.Errno]string{
 	unix.EPERM:  beRoot,
 	unix.EACCES: beRoot,
@@ -38,7 +38,7 @@ var general = map[unix.Errno]string{
 	unix.ENOMEM: "the kernel is short of memory: free some and try again",
 }
 
-// particular is the advice for one request, and goes before the general.
+// particular is the advice for an errno of one request. It replaces the general advice.
 var particular = map[uint32]map[unix.Errno]string{
 	opening: {
 		unix.ENOENT: "the module is not loaded: " + loadIt,
@@ -59,7 +59,7 @@ var particular = map[uint32]map[unix.Errno]string{
 	IoctlClearCgroupPolicy: {unix.ENOENT: noPolicy},
 }
 
-// In place of a request.
+// These replace a request in errors of other operations.
 const (
 	opening = 0
 	reading = 1
@@ -74,7 +74,7 @@ const (
 	badLimits = "this module knows no such limits: build and load the module of the same release"
 )
 
-// explain makes an Error of what the kernel said.
+// explain makes an Error from an error of the kernel.
 func explain(op string, request uint32, err error) error {
 	if err == nil {
 		return nil

@@ -6,21 +6,21 @@ import (
 	"io"
 )
 
-// Events reads the events that come after the device was opened. An open device has one stream of them: who wants another
-// opens the device again. It may not be used by several goroutines at a time.
+// Events reads the events that come after the device was opened. An open device has one stream of events, so a second
+// reader must open the device again. Only one goroutine may use it at a time.
 type Events struct {
 	device *Device
 	buffer []Event
 	unread []Event // the part of buffer that was read from the device and not yet returned
-	next   uint64  // sequence of the one to come
-	any    bool    // one has been returned
+	next   uint64  // the sequence of the next event
+	any    bool    // whether an event has been returned
 }
 
-// Events reads up to 256 events at a time.
+// Events returns the device's stream of events. It reads up to 256 events at a time.
 func (d *Device) Events() *Events { return &Events{device: d, buffer: make([]Event, 256)} }
 
-// Next returns the next event, and how many were lost before it since the reader was too slow. It waits, until ctx is done,
-// and then returns ctx.Err().
+// Next returns the next event, and how many events before it were lost because the reader was too slow. It waits until
+// ctx is done, and then returns ctx.Err().
 func (e *Events) Next(ctx context.Context) (event Event, lost uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return Event{}, 0, err

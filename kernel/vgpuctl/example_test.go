@@ -14,7 +14,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// annotation is where the device plugin left the grants of a container: Allocate put them there, and the runtime passes them on.
+// annotation is the container's annotation with the grants. The device plugin sets it in Allocate, and the runtime
+// passes it on.
 const annotation = "vgpu.example.com/grants"
 
 // createRuntime is a hook: the runtime has made the container's cgroup and its first process, which waits in it, and runs none
@@ -43,8 +44,8 @@ func createRuntime(ctx context.Context, device *vgpuctl.Device, stdin io.Reader)
 	return nil
 }
 
-// A hook of a container runtime that gives the container's cgroup its policies. docs/vgpu-device-plugin.md shows where it
-// stands in the life of a container.
+// A hook of a container runtime that sets the policies of the container's cgroup. docs/vgpu-device-plugin.md shows when
+// the runtime calls it.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // less than the hook's own timeout
 	defer cancel()
@@ -58,7 +59,7 @@ func Example() {
 	}
 }
 
-// What a process and a cgroup may use, and what they do use.
+// Sets limits for a process and a cgroup, and shows what they use.
 func ExampleDevice() {
 	device, err := vgpuctl.Open()
 	if err != nil {
@@ -79,7 +80,7 @@ func ExampleDevice() {
 	fmt.Println(vgpuctl.FormatSize(usage.DeviceBytes), "in use")
 }
 
-// Allocations that were refused, until the program is interrupted.
+// Prints refused allocations until the program is interrupted.
 func ExampleEvents() {
 	device, err := vgpuctl.Open()
 	if err != nil {

@@ -1,6 +1,6 @@
 package vgpuctl
 
-// What tests need of this package that nobody else does.
+// Exported for the tests of this package.
 var (
 	Apply     = (*Device).apply
 	ErrNotYet = errNotYet

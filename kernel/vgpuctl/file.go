@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Driver is what a Device is to be driven by: the device itself, or what stands in for it in a test.
+// Driver is what a Device makes its calls with: the device file, or its replacement in a test.
 type Driver interface {
-	// Ioctl answers a request, in whose argument is as much as the request's size says. Errors are of type unix.Errno.
+	// Ioctl makes a request. The argument has the size that the request encodes. Errors are of type unix.Errno.
 	Ioctl(request uint32, argument []byte) error
-	// Read waits for events and returns whole ones, as many as there are and fit. It returns ctx.Err() once ctx is done.
+	// Read waits for events and returns whole events, as many as fit. It returns ctx.Err() when ctx is done.
 	Read(ctx context.Context, p []byte) (int, error)
 	Close() error
 }
 
-// file is the device itself. It is not blocking, so that Go's poller waits for it.
+// file is the device file. It is not blocking, so that Go's poller waits for it.
 type file struct{ *os.File }
 
 func openFile(path string) (file, error) {
@@ -33,7 +33,7 @@ func (f file) Ioctl(request uint32, argument []byte) error {
 	}
 	var failed error
 	if err := raw.Control(func(fd uintptr) { failed = ioctl(fd, request, argument) }); err != nil {
-		return os.ErrClosed // the only thing that Control itself can have to say
+		return os.ErrClosed // Control itself can fail only for that reason
 	}
 	return failed
 }
@@ -47,12 +47,12 @@ func (f file) Read(ctx context.Context, p []byte) (int, error) {
 	}
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		f.SetReadDeadline(time.Unix(1, 0)) // long ago
+		f.SetReadDeadline(time.Unix(1, 0)) // a time in the past
 		close(done)
 	})
 	n, err := f.File.Read(p)
 	if !stop() {
-		<-done // or it would end the next read
+		<-done // otherwise it would end the next read
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = ctx.Err()

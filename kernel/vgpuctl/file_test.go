@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFile: reading waits without blocking anything, and ends with its context, whose end does not reach the next read. A FIFO
-// stands in for the device.
+// TestFile: a waiting read blocks nothing else and ends with its context, and that end does not affect the next read. A
+// FIFO replaces the device.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fifo")
 	require.NoError(t, unix.Mkfifo(path, 0o600))

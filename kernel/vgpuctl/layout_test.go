@@ -18,7 +18,7 @@ import (
 
 const header = "../uapi/vgpuctl.h"
 
-// structs are the header's, with Go's.
+// structs maps the structures of the header to those in Go.
 var structs = map[string]reflect.Type{
 	"vgpu_limits":        reflect.TypeFor[Limits](),
 	"vgpu_policy":        reflect.TypeFor[Policy](),
@@ -29,7 +29,7 @@ var structs = map[string]reflect.Type{
 	"vgpu_event":         reflect.TypeFor[Event](),
 }
 
-// constants are the header's, with Go's.
+// constants maps the constants of the header to those in Go.
 var constants = map[string]uint64{
 	"VGPU_ABI_VERSION":               ABIVersion,
 	"VGPU_MINOR_ANY":                 uint64(MinorAny),
@@ -111,7 +111,7 @@ func headerConstants(t *testing.T) []string {
 	return names
 }
 
-// goName is what a member is called in Go.
+// goName is the Go name of a member.
 func goName(member string) string {
 	name := ""
 	for word := range strings.SplitSeq(member, "_") {
@@ -125,14 +125,14 @@ func goName(member string) string {
 	return name
 }
 
-// compiled evaluates constant expressions over the header, by compiling an array of them into an object file for a machine,
-// which need not be one that can run here.
+// compiled evaluates constant expressions that use the header. It compiles an array of them into an object file for a
+// machine, which need not be this one.
 func compiled(t *testing.T, flag string, expressions []string) []uint64 {
 	t.Helper()
 	source := "#include <stddef.h>\n#include \"" + filepath.Base(header) + "\"\n" +
 		"__attribute__((section(\".values\"))) const unsigned long long values[] = {\n\t" + strings.Join(expressions, ",\n\t") + "\n};\n"
 	object := filepath.Join(t.TempDir(), "values.o")
-	machine, err := exec.Command("gcc", "-print-multiarch").Output() // whose <asm/ioctl.h> is that of i386, too
+	machine, err := exec.Command("gcc", "-print-multiarch").Output() // its <asm/ioctl.h> is the same as that of i386
 	require.NoError(t, err)
 	gcc := exec.Command("gcc", flag, "-std=gnu11", "-Wall", "-Wextra", "-Wpadded", "-Werror", "-I", filepath.Dir(header),
 		"-idirafter", "/usr/include/"+strings.TrimSpace(string(machine)), "-x", "c", "-c", "-o", object, "-")
@@ -154,8 +154,8 @@ func compiled(t *testing.T, flag string, expressions []string) []uint64 {
 	return values
 }
 
-// TestLayout: every structure, member and constant of the header is here as the C compiler has it, for 64-bit programs and
-// for 32-bit ones; nothing is here that the header lacks; and no structure has padding, which -Wpadded refuses.
+// TestLayout: every structure, member and constant has the layout or value that the C compiler gives it, for 64-bit and
+// for 32-bit programs; Go has nothing that the header lacks; and no structure has padding, which -Wpadded would report.
 func TestLayout(t *testing.T) {
 	var expressions, names []string
 	var want []uint64
@@ -193,14 +193,14 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestMinorMax: the number is in the header of NVIDIA's interface.
+// TestMinorMax compares MinorMax with the header of NVIDIA's interface.
 func TestMinorMax(t *testing.T) {
 	text, err := os.ReadFile("../uapi/nvrm.h")
 	require.NoError(t, err)
 	assert.Contains(t, string(text), fmt.Sprintf("#define NV_MINOR_GPU_MAX %d\n", MinorMax))
 }
 
-// TestNames: every constant of an enumeration has a name of its own, which leads back to it.
+// TestNames: every constant of an enumeration has its own name, and the name can be parsed.
 func TestNames(t *testing.T) {
 	for name, value := range constants {
 		if kind, rest, _ := strings.Cut(strings.TrimPrefix(name, "VGPU_"), "_"); kind == "MODE" {

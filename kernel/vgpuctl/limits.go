@@ -13,7 +13,7 @@ import (
 
 var errZero = errors.New("there is no process 0")
 
-// Check tells what is wrong with limits, which the kernel would refuse with EINVAL; errors.Is finds that in the error.
+// Check says what is wrong with limits that the kernel would refuse with EINVAL. errors.Is finds EINVAL in its error.
 func (l Limits) Check() error {
 	switch {
 	case l.Weight > WeightMax:
@@ -27,7 +27,7 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// check is Check, and looks at the GPU that the limits are for.
+// check is Check for limits of a certain GPU.
 func (l Limits) check(op string, minor Minor) error {
 	err := l.Check()
 	if err == nil && minor > MinorMax && minor != MinorAny {
@@ -39,7 +39,7 @@ func (l Limits) check(op string, minor Minor) error {
 	return nil
 }
 
-// invalidError is a text that is EINVAL.
+// invalidError is a message that counts as EINVAL.
 type invalidError string
 
 func invalid(format string, args ...any) error { return invalidError(fmt.Sprintf(format, args...)) }
@@ -50,8 +50,8 @@ func (e invalidError) Unwrap() error { return unix.EINVAL }
 // sizeUnits are powers of 1024.
 const sizeUnits = "KMGT"
 
-// ParseSize reads a whole number of bytes, or of K, M, G or T, which are powers of 1024: 8G is 8589934592. Nothing else is
-// taken: no fractions, signs, blanks or other units.
+// ParseSize reads a whole number of bytes, or of K, M, G or T, which are powers of 1024: 8G is 8589934592. It accepts
+// no fractions, signs, blanks or other units.
 func ParseSize(s string) (uint64, error) {
 	digits, shift := s, 0
 	if s != "" {
@@ -69,7 +69,7 @@ func ParseSize(s string) (uint64, error) {
 	return n << shift, nil
 }
 
-// FormatSize writes a number of bytes so that ParseSize reads it back: in the greatest unit that it is a multiple of.
+// FormatSize writes a number of bytes for ParseSize, in the largest unit that divides it.
 func FormatSize(bytes uint64) string {
 	for i := len(sizeUnits); i > 0 && bytes > 0; i-- {
 		if unit := uint64(1) << (10 * i); bytes%unit == 0 {
@@ -88,7 +88,7 @@ func ParseTimeslice(s string) (us uint64, err error) {
 	return uint64(d / time.Microsecond), nil
 }
 
-// FormatTimeslice writes microseconds so that ParseTimeslice reads them back, if they are less than 292000 years.
+// FormatTimeslice writes microseconds for ParseTimeslice, which can read them if they are less than 292000 years.
 func FormatTimeslice(us uint64) string {
 	if us != 0 && us%1000 == 0 {
 		return strconv.FormatUint(us/1000, 10) + "ms"

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire are the structures of the interface: fixed layout, no padding, no pointers.
+// wire are the structures of the interface: they have a fixed layout, no padding and no pointers.
 type wire interface {
 	Info | Stats | Usage | Policy | CgroupPolicy | Event | Mode
 }
 
-// bytesOf is the memory of a structure, for the kernel to read and write.
+// bytesOf is the memory of a structure, which the kernel reads and writes.
 func bytesOf[T wire](s *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(s)), unsafe.Sizeof(*s))
 }
@@ -23,7 +23,7 @@ func eventBytes(events []Event) []byte {
 
 const eventSize = unsafe.Sizeof(Event{})
 
-// ioctl makes the system call. The argument is as long as the request says.
+// ioctl makes the system call. The argument has the length that the request encodes.
 func ioctl(fd uintptr, request uint32, argument []byte) error {
 	for {
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, uintptr(request), uintptr(unsafe.Pointer(unsafe.SliceData(argument))))

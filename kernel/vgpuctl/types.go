@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// ABIVersion is that of the interface as it is known here. A newer kernel answers a greater one and means the same by all
-// of it.
+// ABIVersion is the version of the interface in this package. A newer kernel has a greater version and the same meaning
+// for everything here.
 const ABIVersion = 1
 
-// The commands of the device. They are those of amd64 and arm64.
+// The requests of the device, as on amd64 and arm64.
 const (
 	IoctlGetInfo           = 0x80507640
 	IoctlSetMode           = 0x40047641
@@ -28,8 +28,8 @@ const (
 // Minor is the N of /dev/nvidiaN, or MinorAny.
 type Minor uint32
 
-// MinorAny is every GPU that has no policy of its own in the same scope; of usage it is all GPUs together, and of an event a
-// GPU that is not known.
+// MinorAny means every GPU that has no policy of its own in the same scope. For usage it means all GPUs together, and
+// in an event an unknown GPU.
 const MinorAny Minor = 0xffffffff
 
 // MinorMax is the greatest minor number of a GPU.
@@ -51,7 +51,7 @@ func (m Minor) MarshalJSON() ([]byte, error) {
 	return []byte(m.String()), nil
 }
 
-// UnmarshalJSON takes what MarshalJSON makes.
+// UnmarshalJSON reads what MarshalJSON writes.
 func (m *Minor) UnmarshalJSON(text []byte) error {
 	if string(text) == `"any"` {
 		*m = MinorAny
@@ -71,10 +71,10 @@ const WeightMax = 10000
 // LimitFlags are switches of a policy.
 type LimitFlags uint32
 
-// LimitDryRun reports what the policy would do, and does nothing, even while the module enforces.
+// LimitDryRun reports what the policy would do and does nothing, even while the module enforces.
 const LimitDryRun LimitFlags = 1 << 0
 
-// Limits are what a policy says.
+// Limits are the content of a policy.
 type Limits struct {
 	MemoryLimitBytes uint64     `json:"memory_limit_bytes"` // device memory; 0: no limit
 	TimesliceMinUs   uint64     `json:"timeslice_min_us"`   // 0: the module's timeslice_min_us
@@ -83,14 +83,14 @@ type Limits struct {
 	Flags            LimitFlags `json:"flags"`
 }
 
-// Policy is what SET_POLICY, GET_POLICY and CLEAR_POLICY take.
+// Policy is the argument of SET_POLICY, GET_POLICY and CLEAR_POLICY.
 type Policy struct {
 	Tgid   uint32 `json:"tgid"`
 	Minor  Minor  `json:"minor"`
 	Limits Limits `json:"limits"`
 }
 
-// CgroupPolicy is what SET_CGROUP_POLICY, GET_CGROUP_POLICY and CLEAR_CGROUP_POLICY take.
+// CgroupPolicy is the argument of SET_CGROUP_POLICY, GET_CGROUP_POLICY and CLEAR_CGROUP_POLICY.
 type CgroupPolicy struct {
 	CgroupID uint64 `json:"cgroup_id"`
 	Minor    Minor  `json:"minor"`
@@ -98,7 +98,7 @@ type CgroupPolicy struct {
 	Limits   Limits `json:"limits"`
 }
 
-// Mode is what the module does with what it sees.
+// Mode says what the module does about the calls that it sees.
 type Mode uint32
 
 // The modes.
@@ -108,7 +108,7 @@ const (
 	ModeEnforce Mode = 2 // limits hold
 )
 
-// Info is how the module stands.
+// Info is the state of the module.
 type Info struct {
 	ABIVersion    uint32 `json:"abi_version"`
 	Mode          Mode   `json:"mode"`
@@ -118,12 +118,12 @@ type Info struct {
 	DriverVersion Text32 `json:"driver_version"`
 }
 
-// Stats are counts since the module was loaded; the last five are of now.
+// Stats are counts since the module was loaded; the last five are present numbers.
 type Stats struct {
 	Opens                  uint64 `json:"opens"`
 	Closes                 uint64 `json:"closes"`
 	Ioctls                 uint64 `json:"ioctls"`
-	Allocs                 uint64 `json:"allocs"` // of resource manager objects, tried; so the next three
+	Allocs                 uint64 `json:"allocs"` // of resource manager objects, also failed ones; as the next three
 	Frees                  uint64 `json:"frees"`
 	Controls               uint64 `json:"controls"`
 	Dups                   uint64 `json:"dups"`
@@ -146,7 +146,7 @@ type Stats struct {
 	CgroupPolicies         uint64 `json:"cgroup_policies"`
 }
 
-// Usage is the use of device memory by a process, or by a cgroup and those below it; now, except the peak and the counts.
+// Usage is what a process, or a cgroup and those below it, uses of device memory now, with its peak and counts.
 type Usage struct {
 	CgroupID        uint64 `json:"cgroup_id"` // 0 for a process
 	Tgid            uint32 `json:"tgid"`      // 0 for a cgroup
@@ -161,10 +161,10 @@ type Usage struct {
 	TimesliceUs     uint64 `json:"timeslice_us"` // the last one, as the driver got it
 }
 
-// EventType is what an event tells of.
+// EventType is the kind of an event.
 type EventType uint32
 
-// The types of events, and what Value and Detail are.
+// The types of events, with the meaning of Value and Detail.
 const (
 	EventOpen       EventType = 1
 	EventClose      EventType = 2
@@ -179,7 +179,7 @@ const (
 	EventCgroupGone EventType = 11
 )
 
-// Scope is whose policy decided.
+// Scope is the level of the policy that decided.
 type Scope uint32
 
 // The scopes.
@@ -190,7 +190,7 @@ const (
 	ScopeModule Scope = 3 // the module's parameters
 )
 
-// EventFlags say more of an event.
+// EventFlags are further properties of an event.
 type EventFlags uint32
 
 // The flags of events.
@@ -229,10 +229,10 @@ type (
 func (t Text32) String() string { return text(t[:]) }
 func (t Text16) String() string { return text(t[:]) }
 
-// MarshalText makes JSON strings.
+// MarshalText returns the text, for JSON.
 func (t Text32) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// MarshalText makes JSON strings.
+// MarshalText returns the text, for JSON.
 func (t Text16) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 func text(b []byte) string {
@@ -246,7 +246,7 @@ var (
 	eventNames = []string{"", "open", "close", "alloc", "free", "dup", "control", "deny", "timeslice", "exit", "race", "cgroup-gone"}
 )
 
-// name of a number; a newer kernel's is the number.
+// name is the name of a number, or the number itself if a newer kernel has it.
 func name(names []string, n uint32) string {
 	if uint64(n) < uint64(len(names)) && names[n] != "" {
 		return names[n]
@@ -271,39 +271,39 @@ func (m Mode) String() string      { return name(modeNames, uint32(m)) }
 func (s Scope) String() string     { return name(scopeNames, uint32(s)) }
 func (t EventType) String() string { return name(eventNames, uint32(t)) }
 
-// MarshalText makes JSON strings.
+// MarshalText returns the name, for JSON.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// MarshalText makes JSON strings.
+// MarshalText returns the name, for JSON.
 func (s Scope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// MarshalText makes JSON strings.
+// MarshalText returns the name, for JSON.
 func (t EventType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// ParseMode takes "off", "dry-run" or "enforce".
+// ParseMode reads "off", "dry-run" or "enforce".
 func ParseMode(s string) (Mode, error) {
 	n, err := number("mode", modeNames, s)
 	return Mode(n), err
 }
 
-// ParseEventType takes the name of a type, as String gives it.
+// ParseEventType reads the name of a type, as String writes it.
 func ParseEventType(s string) (EventType, error) {
 	n, err := number("type of events", eventNames, s)
 	return EventType(n), err
 }
 
-// Names of the flags that are set; of one that has none, its value.
+// Names are the names of the flags that are set; a flag without a name is written as its value.
 func (f LimitFlags) Names() []string { return flagNames(uint32(f), []string{"dry-run"}) }
 
-// Names of the flags that are set; of one that has none, its value.
+// Names are the names of the flags that are set; a flag without a name is written as its value.
 func (f EventFlags) Names() []string {
 	return flagNames(uint32(f), []string{"dry-run", "xfer", "compat"})
 }
 
-// MarshalJSON is a list of names.
+// MarshalJSON writes a list of names.
 func (f LimitFlags) MarshalJSON() ([]byte, error) { return json.Marshal(f.Names()) }
 
-// UnmarshalJSON takes what MarshalJSON makes.
+// UnmarshalJSON reads what MarshalJSON writes.
 func (f *LimitFlags) UnmarshalJSON(text []byte) error {
 	var names []string
 	if err := json.Unmarshal(text, &names); err != nil {
@@ -319,7 +319,7 @@ func (f *LimitFlags) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// MarshalJSON is a list of names.
+// MarshalJSON writes a list of names.
 func (f EventFlags) MarshalJSON() ([]byte, error) { return json.Marshal(f.Names()) }
 
 func flagNames(flags uint32, names []string) []string {

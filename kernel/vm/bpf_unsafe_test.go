@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// instruction is one of BPF's.
+// instruction is a BPF instruction.
 type instruction struct {
 	code      uint8
 	registers uint8 // destination, source << 4
@@ -17,8 +17,8 @@ type instruction struct {
 	immediate int32
 }
 
-// loadDeviceFilter loads a program that allows a cgroup every device but one; it returns its descriptor. The kernel calls it with a struct
-// bpf_cgroup_dev_ctx in r1: access_type, major and minor, of 32 bits each.
+// loadDeviceFilter loads a program that allows a cgroup every device but one. It returns the program's descriptor. The
+// kernel calls the program with a struct bpf_cgroup_dev_ctx in r1: access_type, major and minor, of 32 bits each.
 func loadDeviceFilter(major, minor uint32) (int, error) {
 	const load, jumpUnlessEqual, move, exit = unix.BPF_LDX | unix.BPF_MEM | unix.BPF_W, unix.BPF_JMP | 0x50 | unix.BPF_K, 0xb0 | 0x07, 0x95
 	program := []instruction{
@@ -50,7 +50,7 @@ func loadDeviceFilter(major, minor uint32) (int, error) {
 	return int(fd), result(errno)
 }
 
-// attachDeviceFilter has the program decide for the processes of a cgroup.
+// attachDeviceFilter attaches the program to a cgroup.
 func attachDeviceFilter(program, cgroup int) error {
 	attributes := struct{ target, program, kind, flags uint32 }{uint32(cgroup), uint32(program), unix.BPF_CGROUP_DEVICE, 0}
 	_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_ATTACH, uintptr(unsafe.Pointer(&attributes)), unsafe.Sizeof(attributes))

@@ -1,3 +1,4 @@
-// Package kernel tests the kernel modules from inside: its test binary is the first process of a virtual machine that
-// kernel/vm/boot starts. Outside of one there is nothing in it, since it loads modules and ends in a power-off.
+// Package kernel tests the kernel modules inside a virtual machine, where its test binary is the first process.
+// kernel/vm/boot starts it. The tests load modules and power the machine off, so outside of a virtual machine the
+// package has no tests.
 package kernel

@@ -22,10 +22,11 @@ import (
 	"github.com/nvmlfab/nvmlfab/kernel/fakegpuctl"
 )
 
-// fakegpuSmall is a device whose limits the programs reach soon, and whose jobs can be seen under way.
+// fakegpuSmall are the parameters of a device with low limits and slow jobs, so that programs can reach the limits and
+// observe the jobs.
 var fakegpuSmall = []string{"device_bytes=16777216", "context_bytes=4194304", "max_handles=64", "max_jobs=64", "job_latency_us=5000"}
 
-// fakegpuProgram runs a program of checks. Each is a subtest; none may be skipped.
+// fakegpuProgram runs a test program. Each of its checks becomes a subtest; none may be skipped.
 func fakegpuProgram(t *testing.T, atLeast int, name string, args ...string) {
 	o := run(t, name, args...)
 	o.verdicts(t, atLeast)
@@ -39,7 +40,7 @@ func TestFakegpuClient(t *testing.T) {
 	fakegpuProgram(t, 123, "client")
 }
 
-// With the parameters' defaults, that is for whoever loads the module by hand.
+// Tests the default parameters, which apply when somebody loads the module by hand.
 func TestFakegpuClientDefaults(t *testing.T) {
 	load(t, "fakegpu")
 	fakegpuProgram(t, 123, "client")
@@ -57,13 +58,13 @@ func TestRaceFakegpuEvil(t *testing.T) {
 	requireIdle(t)
 }
 
-// Jobs that complete within SUBMIT, and as fast as a timer comes.
+// Jobs that complete within SUBMIT, and jobs that complete as soon as a timer can fire.
 func TestRaceFakegpuQuickJobs(t *testing.T) {
 	for _, latency := range []string{"0", "20"} {
 		t.Run(latency+" µs", func(t *testing.T) {
 			load(t, "fakegpu", append(fakegpuSmall[:4:4], "job_latency_us="+latency)...)
 			run(t, "evil", "race").succeeds(t)
-			run(t, "client").succeeds(t) // which says SKIP of what cannot be seen
+			run(t, "client").succeeds(t) // prints SKIP for checks that need slower jobs
 			requireIdle(t)
 		})
 	}
@@ -91,7 +92,7 @@ func fakegpuStat(t *testing.T, name string) int {
 	return n
 }
 
-// requireIdle: nobody has the device open, and what was submitted has completed or was dropped.
+// requireIdle: no context is open, and all submitted jobs have completed or were dropped.
 func requireIdle(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"contexts", "handles", "device_used", "jobs"} {
@@ -192,7 +193,7 @@ func TestFakegpuGo(t *testing.T) {
 	require.NoError(t, d.Free(h))
 	assert.ErrorIs(t, d.Free(h), unix.EINVAL)
 
-	// Closed while somebody waits.
+	// The device is closed while a thread waits.
 	h, err = d.Alloc(1)
 	require.NoError(t, err)
 	var last uint64
@@ -243,7 +244,7 @@ func TestFakegpuParameters(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Unloading is refused while anything could still call into the module.
+// The module cannot be removed while anything could still call into it.
 func TestFakegpuIsPinned(t *testing.T) {
 	load(t, "fakegpu", fakegpuSmall...)
 	fd, err := unix.Open(fakegpuctl.Path, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -285,7 +286,7 @@ func TestFakegpuLeakReport(t *testing.T) {
 	}
 }
 
-// The module comes and goes while processes open and use the device.
+// The module is loaded and removed while processes use the device.
 func TestFakegpuReload(t *testing.T)     { fakegpuReload(t) }
 func TestRaceFakegpuReload(t *testing.T) { fakegpuReload(t) }
 
@@ -339,7 +340,7 @@ func fakegpuReload(t *testing.T) {
 	require.Equal(t, gone+1, clean)
 }
 
-// The benchmark says what asking the mapped page costs beside asking the kernel.
+// The benchmark compares the cost of the mapped page with that of a system call.
 func TestFakegpuBench(t *testing.T) {
 	load(t, "fakegpu")
 	o := run(t, "bench").succeeds(t)

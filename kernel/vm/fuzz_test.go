@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Random calls on all devices of fakegpu.ko, from threads and processes that are killed. The kernel must neither complain, which ends the virtual
-// machine, nor keep anything. NVMLFAB_GUEST_FUZZ_SECONDS has it go on for longer, NVMLFAB_GUEST_FUZZ_SEED begins as a run before did.
+// Makes random calls on all devices of fakegpu.ko, from threads and processes that are killed. The kernel must not
+// report anything, which would end the virtual machine, and must get all memory back. NVMLFAB_GUEST_FUZZ_SECONDS makes
+// it run longer, NVMLFAB_GUEST_FUZZ_SEED repeats an earlier run.
 func TestFuzzDevices(t *testing.T)     { fuzzDevices(t) }
 func TestRaceFuzzDevices(t *testing.T) { fuzzDevices(t) }
 
@@ -27,7 +28,7 @@ func fuzzDevices(t *testing.T) {
 	}
 	o := run(t, "fuzz", args...).succeeds(t)
 	t.Logf("\n%s", o.stdout)
-	// Each of them happens often in a few seconds, or it says little that nothing breaks.
+	// Each kind of call must succeed often within a few seconds. Otherwise the run proves little.
 	require.Regexp(t, regexp.MustCompile(`fuzz: \d{2,} processes made \d{4,} calls, of which \d{3,} succeeded; \d{2,} objects made, [1-9]\d* mappings, [1-9]\d* waits\n$`), o.stdout)
 	requireIdle(t)
 	logged := logSince()

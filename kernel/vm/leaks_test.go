@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// moduleCode is an address in the code of a module that has been removed: one that is there has a name.
+// moduleCode is an address in the code of a removed module; addresses in a loaded module are shown with a name.
 var moduleCode = regexp.MustCompile(`0xffffffffc[0-9a-f]{7}\b`)
 
-// leaks lists the memory that modules allocated and left when they were removed, how often and where it was allocated: the kernel remembers who
-// allocated what is in use, since it was started with slub_debug.
+// leaks lists the memory that removed modules allocated and did not free, with its number and the place of the
+// allocation. The kernel records the caller of each allocation, since it was started with slub_debug.
 func leaks() []string {
 	var found []string
-	// What is freed later, after a grace period or by a worker, is no leak.
+	// Memory that is freed later, after a grace period or by a worker, is no leak.
 	for begun := time.Now(); time.Since(begun) < hangs; time.Sleep(200 * time.Millisecond) {
 		if found = leaksNow(); len(found) == 0 {
 			break
@@ -28,14 +28,14 @@ func leaks() []string {
 }
 
 func leaksNow() []string {
-	// Entries of /proc live as long as something in a cache names them.
+	// Entries of /proc live as long as a cache refers to them.
 	if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0); err != nil {
 		return []string{err.Error()}
 	}
 	tables, _ := filepath.Glob("/sys/kernel/debug/slab/*/alloc_traces")
-	// Not the module's own: nodes of trees that the kernel numbers its things with, which stay for what others have put in them since; and
-	// what the kernel notes of vmalloc's ranges, which it gives back when there are many, and of a process's mappings, among which are pages that
-	// vgpu.ko mapped.
+	// These belong to the kernel, not to the module: nodes of trees in which the kernel keeps its ids, which stay for
+	// others' entries; records of vmalloc's ranges, which the kernel frees when there are many; and records of a
+	// process's mappings, among them pages that vgpu.ko mapped.
 	tables = slices.DeleteFunc(tables, func(table string) bool {
 		return strings.Contains(table, "/radix_tree_node/") || strings.Contains(table, "/vmap_area/") || strings.Contains(table, "/maple_node/")
 	})
@@ -48,16 +48,17 @@ func leaksNow() []string {
 		if err != nil {
 			return []string{err.Error()}
 		}
-		// "COUNT CALLER … age=…", and below it the callers of that.
+		// "COUNT CALLER … age=…", and on the next lines the callers of that function.
 		count, caller := "", ""
 		for line := range strings.Lines(string(text)) {
 			if fields := strings.Fields(line); strings.Contains(line, " age=") {
 				count, caller = fields[0], fields[1]
 			}
-			// An entry of sysfs that is gone stays while the kernel remembers its path; a device that is not freed shows otherwise.
+			// A removed entry of sysfs stays while the kernel caches its path. A device that is not freed shows in
+			// other allocations.
 			if at := moduleCode.FindString(line); at != "" && count != "" && !strings.HasPrefix(caller, "__kernfs_new_node+") {
 				found = append(found, count+" "+strings.Split(table, "/")[5]+" "+caller+" "+at)
-				count = "" // once is enough
+				count = "" // report it only once
 			}
 		}
 	}
@@ -73,5 +74,5 @@ func leaksNow() []string {
 	return slices.DeleteFunc(found, func(leak string) bool { return slices.Contains(knownLeaks, leak) })
 }
 
-// knownLeaks are what a test left on purpose.
+// knownLeaks are leaks that a test made on purpose.
 var knownLeaks []string

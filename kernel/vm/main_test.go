@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain is the first process of the virtual machine: it mounts what programs expect, runs the tests, and powers off. Its last line on the console
-// is the verdict.
+// TestMain is the first process of the virtual machine: it mounts the file systems that programs need, runs the tests,
+// and powers off. Its last line on the console is the result.
 func TestMain(m *testing.M) {
 	if os.Getpid() != 1 {
 		fmt.Fprintln(os.Stderr, "these tests load kernel modules: run them in a virtual machine, with go run ./kernel/vm/boot")
@@ -90,7 +90,8 @@ func insert(name string, parameters ...string) error {
 	return unix.FinitModule(int(f.Fd()), strings.Join(parameters, " "), 0)
 }
 
-// unload removes a module. Descriptors that a process has just closed may be a moment behind.
+// unload removes a module. It tries again, since the kernel releases the descriptors of a process that has just ended a
+// little later.
 func unload(t *testing.T, name string) {
 	t.Helper()
 	var err error
@@ -109,13 +110,13 @@ func loaded(name string) bool {
 
 // ---- The kernel's log ----------------------------------------------------------------------------------------------
 
-// record is a line that the kernel has logged, by its number.
+// record is a line of the kernel's log, with its number.
 type record struct {
 	number uint64
 	text   string
 }
 
-// readLog returns what the kernel has logged from a number on.
+// readLog returns the lines of the kernel's log from a number on.
 func readLog(from uint64) []record {
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -157,10 +158,10 @@ func logSince() func() []string {
 	}
 }
 
-// fault is what a kernel says when something is wrong in it. The modules report what they find wrong in themselves in such words too.
+// fault matches what a kernel prints when something is wrong. The modules use such words for their own errors too.
 var fault = regexp.MustCompile(`\b(BUG|WARNING|Oops|LEAK|Call Trace|refcount_t|INFO: task|rcu: INFO)\b|general protection|[Uu]nable to handle|Poison|Redzone|Object padding|Objects remaining|scheduling while atomic`)
 
-// expected are complaints that a test provoked on purpose; see expectFault.
+// expected are messages that a test caused on purpose; see expectFault.
 var expected []string
 
 func faults(log []string) []string {
@@ -173,7 +174,7 @@ func faults(log []string) []string {
 	return found
 }
 
-// expectFault says that a line with this text in it is no failure.
+// expectFault says that a line with this text is not a failure.
 func expectFault(text string) { expected = append(expected, text) }
 
 func matchesAny(line string, texts []string) bool {
@@ -189,7 +190,7 @@ func tail(lines []string, n int) string { return strings.Join(lines[max(0, len(l
 
 // ---- Programs ------------------------------------------------------------------------------------------------------
 
-// outcome is what a program printed and how it ended.
+// outcome is the output of a program and its exit status.
 type outcome struct {
 	stdout, stderr string
 	code           int // -1: by a signal
@@ -220,7 +221,8 @@ func (o outcome) succeeds(t *testing.T) outcome {
 	return o
 }
 
-// verdicts turns the lines "PASS: …" and "FAIL: …" of a program into subtests, of which there must be at least so many.
+// verdicts turns the lines "PASS: …" and "FAIL: …" of a program into subtests. There must be at least a given number of
+// them.
 func (o outcome) verdicts(t *testing.T, atLeast int) {
 	t.Helper()
 	n := 0
@@ -237,14 +239,15 @@ func (o outcome) verdicts(t *testing.T, atLeast int) {
 
 // ---- cgroups -------------------------------------------------------------------------------------------------------
 
-// cgroup makes one below the root, or below another, and removes it when the test is over. Its id is its folder's inode number.
+// cgroup makes a cgroup below the root or below another one, and removes it at the end of the test. Its id is its
+// folder's inode number.
 func cgroup(t *testing.T, path string) (dir string, id uint64) {
 	t.Helper()
 	dir = filepath.Join("/sys/fs/cgroup", path)
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	t.Cleanup(func() {
 		var err error
-		// its last process may end a moment later
+		// its last process may end a little later
 		for begun := time.Now(); time.Since(begun) < hangs; time.Sleep(20 * time.Millisecond) {
 			if err = os.Remove(dir); err == nil || errors.Is(err, os.ErrNotExist) {
 				return
@@ -257,7 +260,7 @@ func cgroup(t *testing.T, path string) (dir string, id uint64) {
 	return dir, stat.Ino
 }
 
-// inCgroup has the command start inside the cgroup.
+// inCgroup makes the command start in the cgroup.
 func inCgroup(t *testing.T, cmd *exec.Cmd, dir string) *exec.Cmd {
 	t.Helper()
 	f, err := os.Open(dir)

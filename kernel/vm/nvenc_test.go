@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNVENCFilter: a GPU whose node does not open vanishes from what a library enumerates, whatever keeps the node from opening, and where all
-// of them open nothing changes.
+// TestNVENCFilter: if a GPU's node does not open, for any reason, a library no longer enumerates the GPU. If all nodes
+// open, nothing changes.
 func TestNVENCFilter(t *testing.T) {
 	const shown = "attached status 0: %\nprobed status 0: %\nprobed with flags status 0: %\n"
 	both, first := strings.ReplaceAll(shown, "%", "1a00 10203"), strings.ReplaceAll(shown, "%", "1a00")
@@ -35,7 +35,7 @@ func TestNVENCFilter(t *testing.T) {
 		"another driver's node": {func(t *testing.T, cmd *exec.Cmd) {
 			require.NoError(t, os.Remove("/dev/nvidia3"))
 			require.NoError(t, unix.Mknod("/dev/nvidia3", unix.S_IFCHR|0o666, int(unix.Mkdev(4000, 3))))
-			t.Cleanup(func() { os.Remove("/dev/nvidia3") }) // the kernel takes away its own alone
+			t.Cleanup(func() { os.Remove("/dev/nvidia3") }) // the kernel removes only nodes that it made itself
 		}, first},
 		"device cgroup": {func(t *testing.T, cmd *exec.Cmd) { denyDevice(t, cmd, 195, 3) }, first},
 		"off": {func(t *testing.T, cmd *exec.Cmd) {
@@ -54,7 +54,7 @@ func TestNVENCFilter(t *testing.T) {
 	}
 }
 
-// denyDevice has the command start in a cgroup whose processes may use every device but one.
+// denyDevice makes the command start in a cgroup whose processes may use every device but one.
 func denyDevice(t *testing.T, cmd *exec.Cmd, major, minor uint32) {
 	t.Helper()
 	dir, _ := cgroup(t, "hidden")

@@ -47,7 +47,7 @@ func TestNvidiaLayouts(t *testing.T) {
 				shut(t, node(t, fmt.Sprintf("nvidia%d", cards[i].Minor)))
 			}
 
-			blanks := regexp.MustCompile(`: *\t+`)  // of which the driver has not always had as many
+			blanks := regexp.MustCompile(`: *\t+`)  // their number differs between driver versions
 			irq := regexp.MustCompile(`IRQ: \d+\n`) // the module has none
 			for _, gpu := range staged.GPUs {
 				path := "proc/driver/nvidia/gpus/" + gpu.BusID + "/information"
@@ -82,7 +82,7 @@ func TestNvidiaLayouts(t *testing.T) {
 	})
 }
 
-// nodesOf are the names of a staged machine's nodes that the module makes.
+// nodesOf are the names of those nodes of a staged machine that the module makes.
 func nodesOf(tree *machine.Tree) []string {
 	names := []string{}
 	for n := range 256 {
@@ -93,7 +93,8 @@ func nodesOf(tree *machine.Tree) []string {
 	return append(names, "nvidiactl")
 }
 
-// nvidiaNodes are the names of the driver's nodes, in order. All of them have the driver's number, and everybody may open them.
+// nvidiaNodes are the names of the driver's nodes, in order. It requires that all have the driver's major number and
+// that everybody may open them.
 func nvidiaNodes(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob("/dev/nvidia*")
@@ -103,7 +104,7 @@ func nvidiaNodes(t *testing.T) []string {
 		var s unix.Stat_t
 		require.NoError(t, unix.Stat(path, &s))
 		assert.EqualValues(t, unix.S_IFCHR|0o666, s.Mode, path)
-		if path == "/dev/nvidia-uvm" { // whose number the kernel chooses
+		if path == "/dev/nvidia-uvm" { // the kernel chooses its number
 			assert.Contains(t, read(t, "/proc/devices"), fmt.Sprintf("\n%d nvidia-uvm\n", unix.Major(s.Rdev)))
 			continue
 		}
@@ -123,7 +124,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestNvidiaParameters: what is no layout is refused, and the log says which entry is wrong. logic/tests has every way in which one can be.
+// TestNvidiaParameters: an invalid layout is refused, and the log names the wrong entry. logic/tests tries all kinds of
+// mistakes.
 func TestNvidiaParameters(t *testing.T) {
 	quiet(t)
 	change := func(old, new string) string { return strings.Replace(secondGPU, old, new, 1) }
@@ -158,7 +160,7 @@ func TestNvidiaParameters(t *testing.T) {
 	})
 }
 
-// quiet keeps what the module complains of off the console.
+// quiet keeps the module's expected messages off the console.
 func quiet(t *testing.T) {
 	t.Helper()
 	const level = "/proc/sys/kernel/printk"

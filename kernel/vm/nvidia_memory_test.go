@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// full says whether all memory of the second GPU, of 1 GiB, is free, by taking it.
+// full reports whether all memory of the second GPU, 1 GiB, is free. It tries to allocate all of it.
 func full(t *testing.T) bool {
 	t.Helper()
 	c := newClient(t, 1)
@@ -41,7 +41,7 @@ func TestNvidiaMemory(t *testing.T) {
 	object = 0
 	assert.Zero(t, c.alloc(c.device, &object, classVirtual, &memoryParams{Size: 100 * gib, Flags: flagVirtual}), "addresses")
 
-	// Sizes come back in whole pages.
+	// Sizes are returned as whole pages.
 	free := newClient(t, 0)
 	for _, q := range []struct {
 		size uint64
@@ -56,14 +56,14 @@ func TestNvidiaMemory(t *testing.T) {
 		assert.Equal(t, q.want-1, p.Limit)
 	}
 
-	// All ways to give it back.
+	// All ways to free the memory.
 	for name, end := range map[string]func(c *rmClient, memory uint32){
 		"object": func(c *rmClient, memory uint32) { c.free(memory) },
 		"device": func(c *rmClient, memory uint32) { c.free(c.device) },
 		"client": func(c *rmClient, memory uint32) { c.free(c.client) },
 		"close":  func(c *rmClient, memory uint32) { shut(t, c.ctl) },
 		"heap": func(c *rmClient, memory uint32) {
-			call := nvos32{Root: c.client, Parent: c.device, Function: 3, Memory: memory, Type: 1} // its flags are where Type is
+			call := nvos32{Root: c.client, Parent: c.device, Function: 3, Memory: memory, Type: 1} // its flags
 			require.Zero(t, heap(t, c.ctl, &call))
 		},
 	} {
@@ -130,7 +130,7 @@ func TestNvidiaAllocMemory(t *testing.T) {
 	assert.Equal(t, unix.EINVAL, rmIoctl(c.ctl, escAllocMemory, &nvos02{Root: c.client}), "through nvidiactl")
 }
 
-// TestNvidiaDup: a duplicate shares the memory, which counts once and until the last is gone.
+// TestNvidiaDup: a duplicate shares the memory, which counts once until the last duplicate is freed.
 func TestNvidiaDup(t *testing.T) {
 	loadNvidia(t)
 	a, b := newClient(t, 1), newClient(t, 1)
@@ -179,7 +179,7 @@ func TestNvidiaDup(t *testing.T) {
 	_, status = dup(b, b.device, 0, &rmClient{client: 0xdead}, memory)
 	assert.EqualValues(t, rmInvalidObjectHandle, status)
 
-	// Another process's: this one holds memory for as long as it runs.
+	// A client of another process, which holds memory for as long as it runs.
 	stranger := startHolding(t)
 	_, status = dup(b, b.device, 0, &rmClient{client: stranger.client}, stranger.memory)
 	assert.EqualValues(t, rmNoPermission, status)
@@ -247,7 +247,7 @@ func TestNvidiaMapping(t *testing.T) {
 	assert.Zero(t, status)
 	assert.Equal(t, first, again)
 
-	// Whatever goes takes its mappings along.
+	// Freeing either object ends its mappings.
 	require.Zero(t, c.free(memory))
 	memory, status = c.memory(4 * page)
 	require.Zero(t, status)

@@ -21,7 +21,7 @@ func TestNvidiaClients(t *testing.T) {
 	c, other := newClient(t, 0), newClient(t, 0)
 	assert.NotEqual(t, c.client, other.client)
 
-	// A client's number is in hRoot; 0 has the driver choose. The number comes back in the parameters, too.
+	// A client's number is in hRoot; for 0 the driver chooses one. The number is also returned in the parameters.
 	named := nvos21{Root: 0xabcd0001, Object: 0x5555, Class: 0}
 	number := uint32(7)
 	named.Params = at(&number)
@@ -29,14 +29,14 @@ func TestNvidiaClients(t *testing.T) {
 	assert.Zero(t, named.Status)
 	assert.EqualValues(t, 0xabcd0001, named.Object)
 	assert.EqualValues(t, 0xabcd0001, number)
-	named.Class = 1 // whatever the class of a client, the program gets the one there is
+	named.Class = 1 // clients always get the same class, whichever was asked for
 	require.NoError(t, rmIoctl(other.ctl, escAlloc, &named))
 	assert.EqualValues(t, rmDuplicateName, named.Status)
 	bad := nvos21{Class: classRoot, Params: uint64(readOnly(t))}
 	require.NoError(t, rmIoctl(c.ctl, escAlloc, &bad))
 	assert.EqualValues(t, rmInvalidAddress, bad.Status)
 
-	// Nobody uses another file's client.
+	// No file can use another file's client.
 	intruder := &rmClient{t: t, ctl: other.ctl, client: c.client}
 	var object uint32
 	assert.EqualValues(t, rmInvalidClient, intruder.alloc(c.device, &object, classLocal, &memoryParams{Size: 4096}))
@@ -47,13 +47,13 @@ func TestNvidiaClients(t *testing.T) {
 	assert.EqualValues(t, rmInvalidClient, dup.Status)
 	assert.EqualValues(t, rmInvalidClient, heap(t, other.ctl, &nvos32{Root: c.client, Parent: c.device, Function: 2, Size: 4096}))
 
-	// One that is not there.
+	// A client that does not exist.
 	nobody := &rmClient{t: t, ctl: c.ctl, client: 0x1234}
 	assert.EqualValues(t, rmInvalidObjectHandle, nobody.alloc(c.device, &object, classLocal, &memoryParams{Size: 4096}))
 	assert.EqualValues(t, rmInvalidObjectHandle, nobody.free(c.device))
 	assert.EqualValues(t, rmInvalidClient, nobody.control(c.client, ctrlAttachedIDs, make([]uint32, 32)))
 
-	// A freed client and what was below it are gone.
+	// A freed client, and everything below it, no longer exist.
 	assert.Zero(t, c.free(c.client))
 	assert.EqualValues(t, rmInvalidObjectHandle, c.free(c.device))
 	assert.Zero(t, other.free(other.client))
@@ -86,7 +86,7 @@ func TestNvidiaObjects(t *testing.T) {
 	must(c.device, classGroup, &groupParams{Engine: 1})
 	must(c.device, classSystem, &memoryParams{Size: 4096, Attr: attrPCI})
 	must(c.device, classRange, &struct{ Offset, Limit, VASpace uint64 }{0, 0xffff, 0})
-	must(memory, 0x79, &[6]uint32{}) // an event is below anything
+	must(memory, 0x79, &[6]uint32{}) // an event may be below any object
 	must(c.client, 0x5, &[6]uint32{})
 
 	for name, q := range map[string]struct {
@@ -125,14 +125,14 @@ func TestNvidiaObjects(t *testing.T) {
 		assert.Zero(t, handle, name)
 	}
 
-	// Chosen handles.
+	// Handles that the program chooses.
 	handle := uint32(0x1000)
 	assert.Zero(t, c.alloc(c.device, &handle, classLocal, &memoryParams{Size: 4096}))
 	assert.EqualValues(t, rmDuplicateName, c.alloc(c.device, &handle, classLocal, &memoryParams{Size: 4096}))
 	handle = c.client
 	assert.EqualValues(t, rmInvalidObjectHandle, c.alloc(c.device, &handle, classLocal, &memoryParams{Size: 4096}))
 
-	// Parameters at bad addresses; what is said of their size does not count.
+	// Parameters at bad addresses. The size that the call gives does not count.
 	for _, address := range []uint64{1, uint64(readOnly(t)), 0xffff800000000000} {
 		call := nvos64{Root: c.client, Parent: c.device, Object: 0x2000, Class: classLocal, Params: address, ParamsSize: 128}
 		require.NoError(t, rmIoctl(c.ctl, escAlloc, &call))
@@ -149,7 +149,7 @@ func TestNvidiaObjects(t *testing.T) {
 	require.NoError(t, rmIoctl(c.ctl, escAlloc, &serialized))
 	assert.EqualValues(t, rmNotSupported, serialized.Status)
 
-	// Freed with what is below it, and what is not there is freed as well.
+	// Freeing also frees what is below. Freeing a handle that does not exist succeeds.
 	assert.Zero(t, c.free(subdevice))
 	assert.Zero(t, c.free(memory))
 	assert.Zero(t, c.free(0xdead))
@@ -188,7 +188,7 @@ func TestNvidiaEnumeration(t *testing.T) {
 	for id, instance := range map[uint32]uint32{firstID: 0, secondID: 1} {
 		info := idInfo{GPU: id, Name: 0x1234}
 		require.Zero(t, c.control(c.client, ctrlIDInfo, &info))
-		in := 1 - instance // only the first has a device
+		in := 1 - instance // only the first instance has a device
 		assert.Equal(t, idInfo{GPU: id, Flags: in, Device: instance, Name: 0x1234, Board: id, Instance: instance, NUMA: 0xffffffff}, info)
 		v2 := idInfoV2{GPU: id, SLI: 5}
 		require.Zero(t, c.control(c.client, ctrlIDInfoV2, &v2))
@@ -221,7 +221,7 @@ func TestNvidiaEnumeration(t *testing.T) {
 	assert.EqualValues(t, rmNotSupported, call.Status, "serialised")
 }
 
-// TestNvidiaQueries: what libcuda asks before it turns away.
+// TestNvidiaQueries: the queries that libcuda makes before it gives up.
 func TestNvidiaQueries(t *testing.T) {
 	load(t, "fakegpu", "nvidia=1", someGPUs, "driver_version=550.163.01")
 	c := newClient(t, 0)
@@ -295,8 +295,7 @@ func TestNvidiaTimeslice(t *testing.T) {
 
 // ---- Races ---------------------------------------------------------------------------------------------------------
 
-// TestRaceNvidia: threads that make, duplicate, map, free and close at once leave nothing behind.
-// A process whose memory is slow to come keeps nobody else from the driver.
+// TestNvidiaSlowMemory: a process whose page faults are slow does not keep others from the driver.
 func TestNvidiaSlowMemory(t *testing.T) {
 	loadNvidia(t)
 	c, other := newClient(t, 0), newClient(t, 1)
@@ -344,6 +343,7 @@ func TestNvidiaSlowMemory(t *testing.T) {
 	}
 }
 
+// TestRaceNvidia: threads that make, duplicate, map, free and close at the same time leave nothing allocated.
 func TestRaceNvidia(t *testing.T) {
 	loadNvidia(t)
 	var ctls [4]int

@@ -184,7 +184,7 @@ func node(t *testing.T, name string) int {
 	return fd
 }
 
-// shut closes a node before that.
+// shut closes a node earlier.
 func shut(t *testing.T, fd int) {
 	t.Helper()
 	if _, open := nodes.LoadAndDelete(fd); open {
@@ -192,7 +192,7 @@ func shut(t *testing.T, fd int) {
 	}
 }
 
-// rmClient is a client of the resource manager, and a device of it.
+// rmClient is a client of the resource manager with a device.
 type rmClient struct {
 	t              *testing.T
 	ctl            int
@@ -232,7 +232,7 @@ func (c *rmClient) free(object uint32) uint32 {
 	return call.Status
 }
 
-// control is RM_CONTROL with parameters, which come back changed.
+// control is RM_CONTROL with parameters, which the driver may change.
 func (c *rmClient) control(object, command uint32, params any) uint32 {
 	c.t.Helper()
 	call := nvos54{Client: c.client, Object: object, Command: command}

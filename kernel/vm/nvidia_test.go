@@ -36,7 +36,7 @@ func loadNvidia(t *testing.T) {
 	load(t, "fakegpu", "nvidia=1", someGPUs)
 }
 
-// TestNvidiaExamples: the example programs work over the personality, whichever way they make their calls.
+// TestNvidiaExamples: the example programs work with the personality, with all ways to make calls.
 func TestNvidiaExamples(t *testing.T) {
 	loadNvidia(t)
 	for _, options := range [][]string{nil, {"-x"}, {"-c"}, {"-u"}, {"-x", "-c", "-u", "-d", "1"}} {
@@ -56,7 +56,7 @@ func TestNvidiaExamples(t *testing.T) {
 	assert.Equal(t, 3, run(t, "rm_timeslice_smoke", "0").code)
 }
 
-// ---- Calls that are not the resource manager's ---------------------------------------------------------------------
+// ---- Calls outside the resource manager ----------------------------------------------------------------------------
 
 func TestNvidiaOpen(t *testing.T) {
 	loadNvidia(t)
@@ -122,7 +122,7 @@ func TestNvidiaCardInfo(t *testing.T) {
 	assert.Equal(t, unix.EINVAL, rmIoctl(node(t, "nvidia0"), escCardInfo, &two), "of a GPU's node")
 }
 
-// TestNvidiaSizes: no call takes a structure of another size, no number is known that is not, and a bad pointer is one.
+// TestNvidiaSizes: calls with another size, unknown calls and bad pointers get the right errors.
 func TestNvidiaSizes(t *testing.T) {
 	loadNvidia(t)
 	ctl, gpu := node(t, "nvidiactl"), node(t, "nvidia0")
@@ -144,7 +144,7 @@ func TestNvidiaSizes(t *testing.T) {
 		for _, size := range right {
 			assert.Equal(t, unix.EFAULT, rmIoctlAt(ctl, escape(nr, uintptr(size)), 0), "number %d", nr)
 			assert.Equal(t, unix.EFAULT, rmIoctlAt(ctl, escape(nr, uintptr(size)), 0xffff800000000000), "number %d", nr)
-			if nr != escXfer { // which is read alone
+			if nr != escXfer { // its structure is read separately
 				assert.Equal(t, unix.EFAULT, rmIoctlAt(ctl, escape(nr, uintptr(size)), readOnly(t)), "number %d", nr)
 			}
 		}
@@ -158,14 +158,14 @@ func TestNvidiaSizes(t *testing.T) {
 	}
 	assert.Equal(t, unix.EINVAL, rmIoctlBytes(ctl, escAttachGPUs, nil))
 	assert.Equal(t, unix.EINVAL, rmIoctlBytes(ctl, escAttachGPUs, make([]byte, 6)))
-	// Neither letter nor direction of a command count.
+	// The letter and the direction of a command do not matter.
 	v := versionParams{Command: '2'}
 	address := at(&v)
 	require.NoError(t, rmIoctlAt(ctl, 72<<16|'G'<<8|escVersion, uintptr(address)))
 	assert.Equal(t, "580.105.08", text(v.Version[:]))
 }
 
-// readOnly is the address of a page with zeros that cannot be written.
+// readOnly is the address of a read-only page of zeros.
 func readOnly(t *testing.T) uintptr {
 	t.Helper()
 	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -174,7 +174,7 @@ func readOnly(t *testing.T) uintptr {
 	return uintptr(at(&page[0]))
 }
 
-// TestNvidiaXfer: the wrapper takes what fits and no other wrapper.
+// TestNvidiaXfer: the wrapper accepts structures up to its limit, and no other wrapper.
 func TestNvidiaXfer(t *testing.T) {
 	loadNvidia(t)
 	ctl := node(t, "nvidiactl")
@@ -223,7 +223,7 @@ func TestNvidiaRegisterFD(t *testing.T) {
 	require.NoError(t, register(other, c.ctl))
 	assert.Equal(t, unix.EINVAL, register(node(t, "nvidia0"), other), "one that is registered itself")
 
-	// A client lives as long as anything holds its descriptor.
+	// A client lives as long as its descriptor is open or in use.
 	shut(t, c.ctl)
 	assert.EqualValues(t, rmDuplicateName, alloc(gpu))
 }
@@ -272,7 +272,7 @@ func TestNvidiaSmallCalls(t *testing.T) {
 	assert.Equal(t, unix.EINVAL, rmIoctl(ctl, escStatusCode, &code))
 }
 
-// TestNvidiaUVM: the memory manager's node can be initialised, and registers no GPU.
+// TestNvidiaUVM: the memory manager's node can be initialised. No GPU can be registered with it.
 func TestNvidiaUVM(t *testing.T) {
 	loadNvidia(t)
 	const initialize, deinitialize, registerGPU, pageable, mm = 0x30000001, 0x30000002, 37, 39, 75
@@ -309,9 +309,9 @@ func TestNvidiaUVM(t *testing.T) {
 	assert.Equal(t, unix.EFAULT, rmIoctlAt(fd, initialize, readOnly(t)))
 }
 
-// ---- Whose things are ----------------------------------------------------------------------------------------------
+// ---- Lifetimes ------------------------------------------------------------------------------------------------------
 
-// TestNvidiaFork: a client lives until the last process that has its descriptor is gone, however it goes.
+// TestNvidiaFork: a client lives until the last process with its descriptor has ended, in whatever way.
 func TestNvidiaFork(t *testing.T) {
 	loadNvidia(t)
 	fd, err := unix.Open("/dev/nvidiactl", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -330,7 +330,7 @@ func TestNvidiaFork(t *testing.T) {
 	assert.EqualValues(t, rmNoMemory, status)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
 	cmd.Wait()
-	for range 100 { // what a killed process held may be a moment behind
+	for range 100 { // a killed process's memory is freed a little later
 		if _, status = other.memory(1); status == 0 {
 			break
 		}
@@ -339,10 +339,10 @@ func TestNvidiaFork(t *testing.T) {
 	assert.Zero(t, status)
 }
 
-// holding is a process with memory of the second GPU, and its handles.
+// holding is a process that holds memory of the second GPU.
 type holding struct{ client, memory uint32 }
 
-// startHolding starts one that ends with the test.
+// startHolding starts such a process, which ends with the test.
 func startHolding(t *testing.T) holding {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/rm_alloc_smoke", "-d", "1", "4096", "1", "1000")

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// escape is a command of NVIDIA's driver, of which number and size count.
+// escape is a command of NVIDIA's driver, made of number and size.
 func escape(nr, size uintptr) uintptr { return 3<<30 | size<<16 | 'F'<<8 | nr }
 
 // rmIoctl calls the driver with a structure.
@@ -22,7 +22,7 @@ func rmIoctl[T any](fd int, nr uintptr, arg *T) error {
 	return rawIoctl(fd, escape(nr, unsafe.Sizeof(*arg)), unsafe.Pointer(arg))
 }
 
-// rmIoctlBytes calls the driver with so many bytes, whatever they are.
+// rmIoctlBytes calls the driver with arbitrary bytes.
 func rmIoctlBytes(fd int, nr uintptr, arg []byte) error {
 	return rawIoctl(fd, escape(nr, uintptr(len(arg))), unsafe.Pointer(unsafe.SliceData(arg)))
 }
@@ -46,10 +46,10 @@ func result(errno unix.Errno) error {
 	return nil
 }
 
-// moveless has what is put into it lie on the heap, where nothing moves, and not on a stack, which may.
+// moveless forces values that are stored in it onto the heap, since Go may move a stack.
 var moveless atomic.Pointer[byte]
 
-// at is the address of what p points to, for a structure that the driver reads; p must be kept alive until it has.
+// at is the address that p points to, for a structure that the driver reads. The caller must keep p alive until then.
 func at[T any](p *T) uint64 {
 	moveless.Store((*byte)(unsafe.Pointer(p)))
 	return uint64(uintptr(unsafe.Pointer(p)))
@@ -58,7 +58,7 @@ func at[T any](p *T) uint64 {
 // sizeOf is what a structure takes in memory.
 func sizeOf[T any](T) uint32 { var v T; return uint32(unsafe.Sizeof(v)) }
 
-// place returns address and size of what a pointer or slice refers to.
+// place returns the address and size of what a pointer or slice refers to.
 func place(params any) (address uint64, size uint32) {
 	v := reflect.ValueOf(params)
 	if !v.IsValid() || v.IsNil() {
@@ -77,7 +77,8 @@ func bytesOf[T any](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(v)))
 }
 
-// slowPage is a page of memory that comes when release is called, and no sooner; wanted waits until somebody needs it. From linux/userfaultfd.h.
+// slowPage is a page of memory that is supplied only when release is called; wanted waits until somebody needs it.
+// Numbers are from linux/userfaultfd.h.
 func slowPage(t *testing.T) (address uint64, wanted, release func()) {
 	t.Helper()
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK, 0, 0)

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTraceNotes: the tables in kernel/TRACE-NOTES.md are what strace sees.
+// TestTraceNotes: the tables in kernel/TRACE-NOTES.md equal what strace sees.
 func TestTraceNotes(t *testing.T) {
 	load(t, "fakegpu", "nvidia=1", someGPUs, "driver_version=550.163.01", "dyndbg=+p")
 	client := traced(t, "/bin/client")
@@ -32,14 +32,14 @@ func TestTraceNotes(t *testing.T) {
 	assert.Equal(t, section(t, document, "sequence"), sequence, "as it is to be:\n%s", sequence)
 }
 
-// TestLibcudaVersion: NVIDIA's libcuda turns away from a driver of another version, before it looks for GPUs.
+// TestLibcudaVersion: NVIDIA's libcuda refuses a driver of another version before it looks for GPUs.
 func TestLibcudaVersion(t *testing.T) {
 	loadNvidia(t)
 	o := finish(t, exec.CommandContext(t.Context(), "/dynamic/cuinit", "/dynamic/libcuda.so.550.163.01"))
 	assert.Equal(t, "cuInit 803\ncuDeviceGetCount 3 -1\n", o.stdout)
 }
 
-// section is what stands between two comments of a document.
+// section is the text between two comments of a document.
 func section(t *testing.T, document, name string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(document, "<!-- "+name+" -->\n")
@@ -49,25 +49,26 @@ func section(t *testing.T, document, name string) string {
 	return text
 }
 
-// trace is what a program asked of the kernel that concerns devices, in its first thread.
+// trace are the system calls of a program's first thread that concern devices.
 type trace struct {
 	calls  []call
 	stdout string
 }
 
-// call is a system call as the tables have it.
+// call is a system call as in the tables.
 type call struct {
 	phase, text, failure string
-	rm                   bool // its text lacks what only the module knows
+	rm                   bool // the module's log has the rest of its text
 }
 
 var (
 	straceLine = regexp.MustCompile(`^(\w+)\((.*)\) += (-?\w+)(?: (E[A-Z]+))?`)
 	aPath      = regexp.MustCompile(`"([^"]*)"`)
 	aDevice    = regexp.MustCompile(`\d+<(?:/dev/)?([\w/-]+)>`)
-	// nvidia-uvm's number is one that the kernel chooses.
+	// The kernel chooses the number of nvidia-uvm.
 	chosenMajor = regexp.MustCompile(`^/dev/char/2\d\d:`)
-	// What libcuda looks at to learn about devices. The rest, libraries, memory, threads and its own settings, is left out.
+	// Files from which libcuda learns about devices. The rest is left out: libraries, memory, threads and its own
+	// settings.
 	aboutDevices = regexp.MustCompile(`^/(dev/(nvidia|fakegpu|char/)|proc/(driver/nvidia|devices$)|sys/(module/nvidia|bus/pci/devices$)|usr/bin/nvidia-modprobe|sys/devices/system/memory)`)
 )
 
@@ -95,7 +96,7 @@ func traced(t *testing.T, program string, args ...string) *trace {
 	return tr
 }
 
-// understand makes a call of a line, if it concerns a device.
+// understand makes a call from a line of strace, if it concerns a device.
 func understand(name, args, failure string) (c call, ok bool) {
 	c.failure = failure
 	device := ""
@@ -125,7 +126,7 @@ func understand(name, args, failure string) (c call, ok bool) {
 	return c, true
 }
 
-// decode completes the calls of the resource manager with what the module logged of them, one line for each.
+// decode completes the calls of the resource manager with the module's log, which has one line for each.
 func (tr *trace) decode(t *testing.T, log []string) {
 	t.Helper()
 	debug := regexp.MustCompile(`fakegpu: (?:alloc of class (0x\w+)|control (0x\w+) of class 0x\w+, \d+ bytes): (0x\w+)$`)
@@ -165,7 +166,7 @@ func (c call) String() string {
 	return c.text
 }
 
-// sequence is the calls in their order, those that are the same in a row once.
+// sequence is the calls in order. A call that is repeated at once is listed once.
 func (tr *trace) sequence() []string {
 	var lines []string
 	for _, c := range tr.calls {
@@ -174,8 +175,8 @@ func (tr *trace) sequence() []string {
 	return slices.Compact(lines)
 }
 
-// sideBySide is the table of both programs: what either calls in each phase, in the order in which it first does. What client provokes on
-// purpose, failures, is left out.
+// sideBySide is the table of both programs: the calls of each in each phase, at their first occurrence. Failures that
+// client causes on purpose are left out.
 func sideBySide(client, cuda *trace) string {
 	var table strings.Builder
 	table.WriteString("| | `client` | libcuda |\n|---|---|---|\n")
@@ -197,7 +198,7 @@ func sideBySide(client, cuda *trace) string {
 // named is a call's name and the phase that it belongs to.
 type named struct{ phase, name string }
 
-// Calls by their numbers, without the rest of the command; see kernel/uapi.
+// Calls by their numbers, without the other parts of the command; see kernel/uapi.
 var (
 	fakegpuCalls = map[uint32]named{
 		0x40: {"version", "INFO"}, 0x41: {"allocation", "ALLOC"}, 0x42: {"closing", "FREE"}, 0x43: {"submission", "SUBMIT"}, 0x44: {"waiting", "WAIT"},

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setting is a variable of make verify-compute, VERIFY_COMPUTE_name; it comes along with the kernel's command line.
+// setting is the variable VERIFY_COMPUTE_name of make verify-compute, which is passed on the kernel's command line.
 func setting(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()
 	text := os.Getenv("VERIFY_COMPUTE_" + name)
@@ -28,7 +28,7 @@ func setting(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestVerifyCompute: the timeslice of a task, as make verify-compute is told.
+// TestVerifyCompute: the timeslice of a task, with the settings of make verify-compute.
 func TestVerifyCompute(t *testing.T) {
 	dry, allow := setting(t, "DRY_RUN", 0), setting(t, "ALLOW_ENFORCE", 1)
 	least, most := setting(t, "TIMESLICE_MIN_US", 1000), setting(t, "TIMESLICE_MAX_US", 10000)
@@ -59,7 +59,7 @@ func TestVerifyCompute(t *testing.T) {
 	}
 }
 
-// TestVerifyCgroup: the module knows processes by the cgroup that they are in.
+// TestVerifyCgroup: the module identifies processes by their cgroup.
 func TestVerifyCgroup(t *testing.T) {
 	d := withDriver(t, private...)
 	dir, id := cgroup(t, "verify")
@@ -95,7 +95,7 @@ func TestVerifyCgroup(t *testing.T) {
 	assert.Equal(t, []uint64{belowID, id}, []uint64{gone[0].CgroupID, gone[1].CgroupID})
 }
 
-// TestVerifyCgroupPolicy: the policies of cgroups are set, read, replaced, cleared, and end with the cgroup.
+// TestVerifyCgroupPolicy: policies of cgroups can be set, read, replaced and cleared, and end with the cgroup.
 func TestVerifyCgroupPolicy(t *testing.T) {
 	d := withDriver(t, private...)
 	dir, id := cgroup(t, "policy")
@@ -127,7 +127,7 @@ func TestVerifyCgroupPolicy(t *testing.T) {
 
 var lastTimeslice = regexp.MustCompile(`get: status 0, (\d+) us\nclient`)
 
-// timesliceIn asks for a timeslice from a program in a cgroup, and returns what the driver then has.
+// timesliceIn sets a timeslice from a program in a cgroup, and returns the one that the driver got.
 func timesliceIn(t *testing.T, dir string, us uint64, options ...string) uint64 {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/rm_timeslice_smoke", append(options, fmt.Sprint(us))...)
@@ -142,7 +142,7 @@ func timesliceIn(t *testing.T, dir string, us uint64, options ...string) uint64 
 	return n
 }
 
-// TestVerifyCgroupCompute: two cgroups with the weights 1 and 3 get timeslices that stand 1:3.
+// TestVerifyCgroupCompute: two cgroups with the weights 1 and 3 get timeslices in the ratio 1:3.
 func TestVerifyCgroupCompute(t *testing.T) {
 	d := withDriver(t, private...)
 	one, oneID := cgroup(t, "one")
@@ -174,7 +174,7 @@ func TestVerifyCgroupCompute(t *testing.T) {
 		assert.EqualValues(t, 4000, timesliceIn(t, below, 2000, "-d", "1"))
 	})
 	t.Run("a task's goes before its cgroup's", func(t *testing.T) {
-		// This process is in the root.
+		// This process is in the root cgroup.
 		require.NoError(t, d.SetPolicy(1, vgpuctl.MinorAny, vgpuctl.Limits{Weight: 4}))
 		require.NoError(t, d.SetCgroupPolicy(1, vgpuctl.MinorAny, vgpuctl.Limits{Weight: 8}))
 		c := newClient(t, 0)
@@ -198,7 +198,7 @@ func TestVerifyCgroupCompute(t *testing.T) {
 	})
 }
 
-// TestVerifyCgroupMemory: a limit holds for all of a cgroup together.
+// TestVerifyCgroupMemory: a limit applies to all processes of a cgroup together.
 func TestVerifyCgroupMemory(t *testing.T) {
 	d := withDriver(t, private...)
 	dir, id := cgroup(t, "memory")

@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary is also a program that makes calls of the driver as it is told, a line at a time: what a process does that has to be another one.
+// The test binary is also a program that makes driver calls on command, one per line. Tests use it for calls that
+// another process must make.
 func init() {
 	if os.Getenv("VGPU_CHILD") == "" {
 		return
@@ -37,14 +38,14 @@ func init() {
 	os.Exit(0)
 }
 
-// childState is a client on a descriptor of its own, or on the inherited 3.
+// childState is a client on the program's own descriptor, or on the inherited descriptor 3.
 type childState struct {
 	ctl            int
 	client, device uint32
 	last           uint32
 }
 
-// alloc is RM_ALLOC, by a call that needs no test to report to.
+// alloc is RM_ALLOC, without a test to report to.
 func (c *childState) alloc(parent uint32, object *uint32, class uint32, params any) error {
 	v := nvos64{Root: c.client, Parent: parent, Object: *object, Class: class}
 	v.Params, v.ParamsSize = place(params)
@@ -83,7 +84,7 @@ func (c *childState) do(name string, n uint64) (answer string, err error) {
 		err = c.alloc(c.device, &c.last, classLocal, &memoryParams{Size: n})
 	case "close":
 		err = unix.Close(c.ctl)
-	case "policy": // for itself, as its own PID namespace numbers it, a limit of n bytes
+	case "policy": // for itself, by its number in its own PID namespace, a limit of n bytes
 		var d *vgpuctl.Device
 		if d, err = vgpuctl.Open(); err == nil {
 			defer d.Close()
@@ -95,7 +96,7 @@ func (c *childState) do(name string, n uint64) (answer string, err error) {
 	return "ok", err
 }
 
-// traffic is a call of some kind, wrapped or not.
+// traffic makes a call of some kind, wrapped or not.
 func (c *childState) traffic(step string, wrapped bool) error {
 	switch step {
 	case "client":
@@ -135,7 +136,7 @@ type child struct {
 	out *bufio.Scanner
 }
 
-// startChild starts one, in a cgroup unless dir is "".
+// startChild starts one, in the cgroup dir unless that is "".
 func startChild(t *testing.T, dir string, change func(*exec.Cmd)) *child {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/init")
@@ -157,7 +158,7 @@ func startChild(t *testing.T, dir string, change func(*exec.Cmd)) *child {
 	return c
 }
 
-// try has it do something, and returns "ok" or what was wrong.
+// try gives it a command, and returns "ok" or the error.
 func (c *child) try(command string, n uint64) string {
 	c.t.Helper()
 	_, err := fmt.Fprintln(c.in, command, n)

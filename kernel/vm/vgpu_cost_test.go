@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestVgpuCost: what a call of the driver costs with the module absent, off, tracing and enforcing, as ratios in one boot.
+// TestVgpuCost measures the cost of a driver call with the module absent, off, tracing and enforcing, as ratios within
+// one boot.
 func TestVgpuCost(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -23,7 +24,7 @@ func TestVgpuCost(t *testing.T) {
 	c := newClient(t, 0)
 	group := c.group()
 	var us uint64
-	complete := make([]byte, 8) // of NV_ESC_WAIT_OPEN_COMPLETE, which the module does not look at
+	complete := make([]byte, 8) // for NV_ESC_WAIT_OPEN_COMPLETE, which the module ignores
 	timeslice := uint64(1500)
 	kinds := []struct {
 		name string
@@ -49,7 +50,8 @@ func TestVgpuCost(t *testing.T) {
 			return failed(rmIoctl(c.ctl, escFree, &f), f.Status)
 		}},
 	}
-	// An emulated machine that shares its processor: of many short rounds, taken in turns, the best is the one that nobody interrupted.
+	// The machine is emulated and shares its processor. Of many short rounds in turn, the best one is the one that
+	// nothing interrupted.
 	best := map[string][]time.Duration{}
 	measure := func(state string) {
 		if best[state] == nil {

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asNvidia is the personality under the name, the version and the function names of NVIDIA's own module.
+// asNvidia is the personality with the module name, the version and the function names of NVIDIA's module.
 func asNvidia(t *testing.T, version string) []byte {
 	t.Helper()
 	image, err := os.ReadFile("/modules/fakegpu.ko")
 	require.NoError(t, err)
 	replace := func(old, with string) {
 		require.LessOrEqual(t, len(with), len(old))
-		i := bytes.LastIndex(image, []byte(old)) // before it there may be debugging information
+		i := bytes.LastIndex(image, []byte(old)) // an earlier match may be in debugging information
 		require.Positive(t, i, "%q", old)
 		copy(image[i:], append([]byte(with), make([]byte, len(old)-len(with))...))
 	}
@@ -37,7 +37,7 @@ func asNvidia(t *testing.T, version string) []byte {
 	return image
 }
 
-// TestVgpuFingerprint: releases of NVIDIA's driver that are known may be enforced, and others are watched.
+// TestVgpuFingerprint: the module may enforce on known releases of NVIDIA's driver, and only watches others.
 func TestVgpuFingerprint(t *testing.T) {
 	d := withVgpu(t, append(enforcing, "memory_trace_limit_bytes=1")...)
 	for version, known := range map[string]bool{"570.86.15": true, "580.105.08": true, "550.40.07": false, "590.48.01": false, "595.45.04": false, "5701.2": false, "": false} {

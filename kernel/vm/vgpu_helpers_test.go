@@ -18,8 +18,9 @@ import (
 
 const mib = 1 << 20
 
-// enforcing are the parameters of a module that limits, and accounts for every page. The driver reads its arguments in place: copies of them cost
-// ten times the rest where every allocation of the kernel's is checked. private has copies, as the module has by itself.
+// enforcing are the parameters of a module that limits, and accounts for every page. The driver reads its arguments in
+// place, since copies are ten times slower when the kernel checks every allocation. private uses copies, which is the
+// module's default.
 var (
 	enforcing = append(private[:len(private):len(private)], "private_arguments=0")
 	private   = []string{"dry_run=0", "allow_enforce=1", "memory_alloc_min_bytes=1"}
@@ -54,7 +55,7 @@ func stats(t *testing.T, d *vgpuctl.Device) vgpuctl.Stats {
 	return s
 }
 
-// taskBytes is the device memory of a process; 0 if nothing is known of it.
+// taskBytes is the device memory of a process; 0 if the module does not know the process.
 func taskBytes(t *testing.T, d *vgpuctl.Device, tgid int) uint64 {
 	t.Helper()
 	u, err := d.TaskUsage(uint32(tgid), vgpuctl.MinorAny)
@@ -73,11 +74,11 @@ func cgroupBytes(t *testing.T, d *vgpuctl.Device, id uint64) uint64 {
 	return u.DeviceBytes
 }
 
-// hangs is how long a test waits for what happens in a moment before it says that it never does. The
-// virtual machine is emulated, and the machine around it may be busy.
+// hangs is how long a test waits for something that should happen at once. The virtual machine is emulated, and the
+// machine around it may be busy.
 const hangs = 2 * time.Minute
 
-// eventually waits for what happens a moment later.
+// eventually waits for a condition that should hold soon.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < hangs; time.Sleep(10 * time.Millisecond) {
@@ -90,7 +91,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 
 // ---- debugfs -------------------------------------------------------------------------------------------------------
 
-// table reads a file of the module's in debugfs: a line of column names, and a line for each row.
+// table reads a file of the module in debugfs: a line with the names of the columns, and a line for each row.
 func table(t *testing.T, name string) []map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("/sys/kernel/debug/vgpu/" + name)
@@ -99,7 +100,7 @@ func table(t *testing.T, name string) []map[string]string {
 	columns := strings.Fields(lines[0])
 	var rows []map[string]string
 	for _, line := range lines[1:] {
-		fields := strings.SplitN(line, " ", len(columns)) // the last may have blanks
+		fields := strings.SplitN(line, " ", len(columns)) // the last column may contain blanks
 		require.Len(t, fields, len(columns), "%s: %q", name, line)
 		row := map[string]string{}
 		for i, c := range columns {
@@ -110,7 +111,7 @@ func table(t *testing.T, name string) []map[string]string {
 	return rows
 }
 
-// rowOf is the only row whose column has that value.
+// rowOf is the only row with that value in the column.
 func rowOf(t *testing.T, name, column string, value any) map[string]string {
 	t.Helper()
 	var found []map[string]string
@@ -125,7 +126,7 @@ func rowOf(t *testing.T, name, column string, value any) map[string]string {
 
 // ---- Events --------------------------------------------------------------------------------------------------------
 
-// listen starts to collect events; the function it returns gives those so far.
+// listen starts to collect events; the function that it returns gives the events so far.
 func listen(t *testing.T) func() []vgpuctl.Event {
 	t.Helper()
 	d := openVgpuctl(t)
@@ -157,10 +158,11 @@ func ofType(events []vgpuctl.Event, kind vgpuctl.EventType) []vgpuctl.Event {
 // held is a program that holds memory until it is told to end.
 type held struct {
 	*exec.Cmd
-	bytes uint64 // as it says
+	bytes uint64 // as the program reports
 }
 
-// hold starts an example program in a cgroup, "" for where we are, and waits until it has what it wants, as far as it gets it.
+// hold starts an example program in a cgroup ("" for the present one), and waits until it has made all of its
+// allocations or failed.
 func hold(t *testing.T, dir, program string, args ...string) held {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/"+program, append(args, "100")...)

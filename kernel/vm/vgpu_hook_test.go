@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestVgpuHooks: the driver's calls are seen, also on descriptors that were open before.
+// TestVgpuHooks: the module sees the driver's calls, also on descriptors that were open before it was loaded.
 func TestVgpuHooks(t *testing.T) {
 	load(t, "fakegpu", "nvidia=1", someGPUs)
 	before := newClient(t, 0)
@@ -45,7 +45,7 @@ func TestVgpuHooks(t *testing.T) {
 	assert.NotEqual(t, "0", rowOf(t, "hooks", "function", "fakegpu_nv_close")["calls"])
 }
 
-// TestVgpuHooksStay: what would take the hooks away below the policies does not.
+// TestVgpuHooksStay: while policies exist, the hooks cannot be removed.
 func TestVgpuHooksStay(t *testing.T) {
 	const knob = "/proc/sys/kernel/ftrace_enabled"
 	load(t, "fakegpu", "nvidia=1", someGPUs)
@@ -61,8 +61,8 @@ func TestVgpuHooksStay(t *testing.T) {
 	assert.Contains(t, table(t, "driver_fingerprint")[0]["reason"], "ftrace is off")
 }
 
-// TestVgpuGraphTracer: the tracer of the kernel's that puts return addresses of its own on the stack does not make a call of the module's own look
-// like somebody else's, which would come back to it for ever.
+// TestVgpuGraphTracer: the function graph tracer puts its own return addresses on the stack. The module must still
+// recognise its own calls, since a detour would otherwise call itself for ever.
 func TestVgpuGraphTracer(t *testing.T) {
 	const tracing = "/sys/kernel/debug/tracing/"
 	write := func(name, text string) {
@@ -88,7 +88,7 @@ func TestVgpuGraphTracer(t *testing.T) {
 	assert.Contains(t, string(text), "vgpu_real_ioctl")
 }
 
-// TestVgpuDriverComesAndGoes: before vgpu or after it, the driver may be loaded and removed.
+// TestVgpuDriverComesAndGoes: the driver can be loaded and removed before vgpu is loaded and after.
 func TestVgpuDriverComesAndGoes(t *testing.T) {
 	d := withVgpu(t, enforcing...)
 	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
@@ -115,14 +115,14 @@ func TestVgpuDriverComesAndGoes(t *testing.T) {
 		assert.Zero(t, s.Objects)
 		assert.EqualValues(t, 1, s.Policies, "policies outlast the driver")
 	}
-	// A driver whose own start fails was hooked for a moment.
+	// A driver whose init fails is hooked only for a moment.
 	require.Error(t, insert("fakegpu", "nvidia=1", "gpus=nonsense"))
 	info, err := d.Info()
 	require.NoError(t, err)
 	assert.Zero(t, info.Hooked)
 }
 
-// TestVgpuBusy: an open descriptor of its own keeps the module, and one of the driver's does not.
+// TestVgpuBusy: an open descriptor of /dev/vgpuctl keeps the module loaded, and one of the driver's does not.
 func TestVgpuBusy(t *testing.T) {
 	load(t, "fakegpu", "nvidia=1", someGPUs)
 	load(t, "vgpu")
@@ -136,7 +136,8 @@ func TestVgpuBusy(t *testing.T) {
 	assert.Zero(t, status)
 }
 
-// traffic makes calls of all kinds from several threads until it is stopped; the function it returns stops it and tells how many it made.
+// traffic makes calls of all kinds from several threads. The function that it returns stops them and returns their
+// number.
 func traffic(t *testing.T, threads int) func() int64 {
 	var stop atomic.Bool
 	var calls atomic.Int64
@@ -166,7 +167,7 @@ func traffic(t *testing.T, threads int) func() int64 {
 	}
 }
 
-// TestVgpuUnload: the module comes and goes under the calls of others, none of which notices.
+// TestVgpuUnload: the module is loaded and removed during others' calls, none of which fails.
 func TestVgpuUnload(t *testing.T) { loadLoops(t, 3, 2) }
 
 // TestRaceUnload: the same on several processors.
@@ -190,13 +191,13 @@ func loadLoops(t *testing.T, loops, threads int) {
 	require.Positive(t, n)
 }
 
-// TestVgpuUnloadWaits: a call that sleeps in the middle keeps the module until it is over, and nothing after that.
+// TestVgpuUnloadWaits: a call that sleeps keeps the module loaded until it is over, and no longer.
 func TestVgpuUnloadWaits(t *testing.T) {
 	load(t, "fakegpu", "nvidia=1", someGPUs)
 	c := newClient(t, 0)
 	load(t, "vgpu", private...)
 
-	// Reading the argument sleeps until this side says what is on the page.
+	// Reading the argument sleeps until this process supplies the page.
 	uffd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
 	require.Zero(t, errno)
 	defer unix.Close(int(uffd))

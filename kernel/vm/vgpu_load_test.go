@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestVgpuLoad: what the module says of itself, with a driver and without.
+// TestVgpuLoad: the module's log and information, with a driver and without.
 func TestVgpuLoad(t *testing.T) {
 	d := withVgpu(t)
 	info, err := d.Info()
@@ -65,7 +65,7 @@ func TestVgpuLoadRefused(t *testing.T) {
 	assert.False(t, loaded("vgpu"))
 }
 
-// TestVgpuDebugfs: every file is there, for root alone, and its first line names the columns.
+// TestVgpuDebugfs: every file exists, only root can read it, and its first line names the columns.
 func TestVgpuDebugfs(t *testing.T) {
 	d := withDriver(t, "memory_alloc_min_bytes=1", "control_events=1")
 	c := newClient(t, 0)
@@ -97,7 +97,7 @@ func TestVgpuDebugfs(t *testing.T) {
 	assert.Equal(t, "0x0", rowOf(t, "events", "type", "control")["status"], "control_events=1")
 }
 
-// TestVgpuModes: what may be set, and what each mode does.
+// TestVgpuModes: which modes can be set, and what each mode does.
 func TestVgpuModes(t *testing.T) {
 	t.Run("without allow_enforce", func(t *testing.T) {
 		d := withDriver(t, "dry_run=0", "memory_alloc_min_bytes=1", "memory_trace_limit_bytes=1")
@@ -168,7 +168,7 @@ func rawPolicy(fields ...any) []byte {
 	return b.Bytes()
 }
 
-// TestVgpuDevice: what /dev/vgpuctl refuses.
+// TestVgpuDevice: /dev/vgpuctl refuses what it should.
 func TestVgpuDevice(t *testing.T) {
 	d := withVgpu(t)
 	info, err := os.Stat(vgpuctl.Path)
@@ -238,7 +238,7 @@ func TestVgpuDevice(t *testing.T) {
 	}
 	assert.EqualValues(t, 3, stats(t, d).Policies)
 
-	// Without the capability: not opened, and read alone where somebody else has opened it.
+	// Without the capability the device cannot be opened, and an inherited descriptor can only read.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -261,11 +261,11 @@ func TestVgpuDevice(t *testing.T) {
 	}
 }
 
-// TestVgpuPolicyEnds: a policy ends with its process, and numbers are those of the caller's PID namespace.
+// TestVgpuPolicyEnds: a policy ends with its process, and process numbers are those of the caller's PID namespace.
 func TestVgpuPolicyEnds(t *testing.T) {
 	d := withDriver(t, enforcing...)
 	c := startChild(t, "", func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID} })
-	c.do("policy", 64*mib) // for process 1, which it is there
+	c.do("policy", 64*mib) // for process 1, its own number there
 	assert.Equal(t, fmt.Sprint(64*mib), rowOf(t, "policies", "tgid", c.Process.Pid)["memory_limit_bytes"])
 	got, err := d.GetPolicy(uint32(c.Process.Pid), vgpuctl.MinorAny)
 	require.NoError(t, err)
@@ -279,7 +279,7 @@ func TestVgpuPolicyEnds(t *testing.T) {
 	assert.EqualValues(t, 0, stats(t, d).Tasks)
 	assert.Empty(t, table(t, "policies"))
 
-	// A number that is used again meets nothing of its last owner.
+	// A process with a reused number gets nothing of the earlier one.
 	c = startChild(t, "", nil)
 	pid, again := c.Process.Pid, 0
 	for range 6 {
@@ -287,7 +287,7 @@ func TestVgpuPolicyEnds(t *testing.T) {
 		c.kill()
 		require.NoError(t, os.WriteFile("/proc/sys/kernel/ns_last_pid", fmt.Append(nil, pid-1), 0))
 		c = startChild(t, "", nil)
-		if c.Process.Pid != pid { // a thread of ours came first
+		if c.Process.Pid != pid { // a thread of this process got the number
 			pid = c.Process.Pid
 			continue
 		}
@@ -300,7 +300,7 @@ func TestVgpuPolicyEnds(t *testing.T) {
 	assert.Positive(t, again, "no number was used again")
 }
 
-// TestVgpuEvents: readers get what comes after they have opened, each at its own pace.
+// TestVgpuEvents: readers get the events after their opening, each at its own pace.
 func TestVgpuEvents(t *testing.T) {
 	withDriver(t)
 	fd, err := unix.Open(vgpuctl.Path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -328,7 +328,7 @@ func TestVgpuEvents(t *testing.T) {
 	first := binary.LittleEndian.Uint64(buffer)
 	assert.Equal(t, first+1, binary.LittleEndian.Uint64(buffer[96:]))
 
-	// One that waits is woken. TestVgpuctlLost has one that is too slow.
+	// An event wakes a waiting reader. TestVgpuctlLost tests a reader that is too slow.
 	stream := openVgpuctl(t).Events()
 	woken := make(chan vgpuctl.Event)
 	go func() {

@@ -20,7 +20,8 @@ func limitTask(t *testing.T, d *vgpuctl.Device, minor vgpuctl.Minor, bytes uint6
 	require.NoError(t, d.SetPolicy(uint32(os.Getpid()), minor, vgpuctl.Limits{MemoryLimitBytes: bytes, Flags: flags}))
 }
 
-// TestVgpuMemoryLimit: an allocation over the limit is refused, and one that fits is not, whichever way the call is made.
+// TestVgpuMemoryLimit: an allocation over the limit is refused and one within it is not, whichever way the call is
+// made.
 func TestVgpuMemoryLimit(t *testing.T) {
 	t.Run("in place", func(t *testing.T) { memoryLimit(t, enforcing) })
 	t.Run("copies", func(t *testing.T) { memoryLimit(t, private) })
@@ -84,7 +85,7 @@ func TestVgpuMemoryCompat(t *testing.T) {
 	}
 }
 
-// TestVgpuMemoryDryRun: nothing is refused, and what would have been is reported.
+// TestVgpuMemoryDryRun: nothing is refused, and events report what would have been refused.
 func TestVgpuMemoryDryRun(t *testing.T) {
 	t.Run("module", func(t *testing.T) {
 		d := withDriver(t, "memory_alloc_min_bytes=1")
@@ -115,7 +116,7 @@ func dryRun(t *testing.T, d *vgpuctl.Device, flags vgpuctl.LimitFlags) {
 	assert.EqualValues(t, 1, u.Denied)
 }
 
-// TestVgpuMemoryParameters: what the module says where no policy does, and of single allocations.
+// TestVgpuMemoryParameters: the module's parameters apply where there is no policy, and to single allocations.
 func TestVgpuMemoryParameters(t *testing.T) {
 	t.Run("memory_trace_limit_bytes", func(t *testing.T) {
 		d := withDriver(t, append(enforcing, fmt.Sprint("memory_trace_limit_bytes=", 32*mib))...)
@@ -166,10 +167,10 @@ func TestVgpuMemoryParameters(t *testing.T) {
 	})
 }
 
-// TestVgpuMemoryByMinor: a limit for one GPU leaves the others alone, whatever the order of the GPUs.
+// TestVgpuMemoryByMinor: a limit for one GPU does not affect the others, in whatever order the GPUs are.
 func TestVgpuMemoryByMinor(t *testing.T) {
 	d := withDriver(t, enforcing...)
-	// The second GPU has minor 3: vgpu learns that from what the driver answers to a program with CAP_SYS_ADMIN.
+	// The second GPU has minor 3: vgpu learns that from the driver's answer to a program with CAP_SYS_ADMIN.
 	c := newClient(t, 1)
 	cards := make([]cardInfo, 32)
 	require.NoError(t, rmIoctl(c.ctl, escCardInfo, (*[32]cardInfo)(cards)))
@@ -180,7 +181,7 @@ func TestVgpuMemoryByMinor(t *testing.T) {
 	other := newClient(t, 0)
 	_, status := other.memory(64 * mib)
 	require.Zero(t, status)
-	c = newClient(t, 1) // what was made before it was known where counts as anywhere
+	c = newClient(t, 1) // memory that was allocated before the minor was known counts on every GPU
 	_, status = c.memory(33 * mib)
 	require.EqualValues(t, rmNoMemory, status)
 	_, status = c.memory(32 * mib)
@@ -194,7 +195,7 @@ func TestVgpuMemoryByMinor(t *testing.T) {
 	assert.EqualValues(t, 96*mib, taskBytes(t, d, 1))
 }
 
-// TestVgpuMemoryStructures: every structure that allocates.
+// TestVgpuMemoryStructures: every structure that allocates is accounted.
 func TestVgpuMemoryStructures(t *testing.T) {
 	d := withDriver(t, private...)
 	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
@@ -229,7 +230,7 @@ func TestVgpuMemoryStructures(t *testing.T) {
 				require.EqualValues(t, want.status, call.Status)
 				if call.Status == rmOK {
 					assert.EqualValues(t, 64*mib, usage().DeviceBytes)
-					free := nvos32{Root: c.client, Parent: c.device, Function: 3, Memory: call.Memory, Type: 1} // that is its flags: by handle
+					free := nvos32{Root: c.client, Parent: c.device, Function: 3, Memory: call.Memory, Type: 1} // there it is flags
 					require.NoError(t, w.rm(t, c.ctl, escHeap, &free))
 					require.Zero(t, free.Status)
 					assert.Zero(t, usage().DeviceBytes)
@@ -267,7 +268,7 @@ func TestVgpuMemoryStructures(t *testing.T) {
 	})
 }
 
-// TestVgpuMemoryObjects: memory is charged once, until the last that holds it is gone.
+// TestVgpuMemoryObjects: memory is charged once, until its last holder is freed.
 func TestVgpuMemoryObjects(t *testing.T) {
 	d := withDriver(t, private...)
 	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
@@ -295,7 +296,7 @@ func TestVgpuMemoryObjects(t *testing.T) {
 	})
 	t.Run("closed files", func(t *testing.T) {
 		ctl := node(t, "nvidiactl")
-		keep := node(t, "nvidiactl") // so that it is not the last
+		keep := node(t, "nvidiactl") // so that ctl is not the last open file
 		c := abandoned(t, ctl, 0)
 		_, status := c.memory(48 * mib)
 		require.Zero(t, status)
@@ -317,7 +318,7 @@ func TestVgpuMemoryObjects(t *testing.T) {
 	assert.Equal(t, objects, stats(t, d).Objects, "nothing is left")
 }
 
-// TestVgpuMemoryReadOnly: a call whose answer could not be written makes no object that nobody accounts for.
+// TestVgpuMemoryReadOnly: a call whose answer cannot be written makes no object, since that would not be accounted.
 func TestVgpuMemoryReadOnly(t *testing.T) {
 	d := withDriver(t, private...)
 	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
@@ -334,13 +335,13 @@ func TestVgpuMemoryReadOnly(t *testing.T) {
 	_, status = c.memory(64 * mib)
 	require.Zero(t, status)
 
-	// Nor one that could not be read, which the driver alone would have judged.
+	// A call that cannot be read fails too.
 	require.Error(t, rmIoctlAt(c.ctl, escape(escAlloc, 48), 0x1000))
 	require.Error(t, rmIoctlAt(c.ctl, escape(escXfer, 16), 0x1000))
 	require.Positive(t, stats(t, d).Faults)
 }
 
-// TestVgpuMemoryTrace: while nothing is enforced, an answer that did not arrive is an object all the same.
+// TestVgpuMemoryTrace: while nothing is enforced, an object is accounted even if its answer did not reach the caller.
 func TestVgpuMemoryTrace(t *testing.T) {
 	d := withDriver(t, "memory_alloc_min_bytes=1")
 	c := newClient(t, 0)
@@ -352,7 +353,7 @@ func TestVgpuMemoryTrace(t *testing.T) {
 	assert.Zero(t, taskBytes(t, d, 1))
 }
 
-// TestVgpuMemorySerialized: parameters that cannot be read are refused while limits hold, and let through otherwise.
+// TestVgpuMemorySerialized: parameters that cannot be read are refused while limits apply, and accepted otherwise.
 func TestVgpuMemorySerialized(t *testing.T) {
 	d := withDriver(t, enforcing...)
 	c := newClient(t, 0)
@@ -369,7 +370,7 @@ func TestVgpuMemorySerialized(t *testing.T) {
 	assert.Len(t, ofType(events(), vgpuctl.EventDeny), 0)
 }
 
-// TestVgpuMemoryExit: a process that ends gives back what it had, however it ends.
+// TestVgpuMemoryExit: the memory of a process is given back at its end, however it ends.
 func TestVgpuMemoryExit(t *testing.T) {
 	d := withDriver(t, append(enforcing, fmt.Sprint("memory_trace_limit_bytes=", 64*mib))...)
 	for _, program := range []string{"rm_alloc_smoke", "rm_vmm_smoke"} {
@@ -396,7 +397,8 @@ func TestVgpuMemoryExit(t *testing.T) {
 	}
 }
 
-// TestVgpuMemoryLastClose: with clear_memory_on_last_close=0 what could not be seen to be freed stays until the process ends.
+// TestVgpuMemoryLastClose: with clear_memory_on_last_close=0, memory whose end the module did not see is charged until
+// the process ends.
 func TestVgpuMemoryLastClose(t *testing.T) {
 	for _, clear := range []int{0, 1} {
 		t.Run(fmt.Sprint(clear), func(t *testing.T) {
@@ -416,7 +418,7 @@ func TestVgpuMemoryLastClose(t *testing.T) {
 	}
 }
 
-// TestVgpuMemoryShared: what a child makes on a descriptor that others have open is still there when it has died.
+// TestVgpuMemoryShared: objects that a child makes on a descriptor that others have open stay after its end.
 func TestVgpuMemoryShared(t *testing.T) {
 	d := withDriver(t, enforcing...)
 	dir, id := cgroup(t, "shared")
@@ -454,12 +456,13 @@ func must[T any](v T, err error) func(t *testing.T) T {
 	}
 }
 
-// TestVgpuClientNames: the driver alone chooses what a client is called. A name that the caller puts there is nobody's, even if it is that of a client.
+// TestVgpuClientNames: only the driver chooses a client's handle. A handle that the caller gives has no effect, even if
+// it is that of a client.
 func TestVgpuClientNames(t *testing.T) {
 	d := withDriver(t, private...)
 	limitTask(t, d, vgpuctl.MinorAny, 64*mib, 0)
 	c, other := newClient(t, 0), node(t, "nvidiactl")
-	call := nvos64{Object: c.client, Class: 0} // of which the driver makes classRoot
+	call := nvos64{Object: c.client, Class: 0} // the driver turns it into classRoot
 	require.NoError(t, rmIoctl(other, escAlloc, &call))
 	require.Zero(t, call.Status)
 	require.NotEqual(t, c.client, call.Object)
@@ -472,7 +475,8 @@ func TestVgpuClientNames(t *testing.T) {
 	assert.Zero(t, stats(t, d).Races)
 }
 
-// TestVgpuUnknownGPU: on devices that are older than the module, and on those that it cannot tell the GPU of, the policies for single GPUs hold too.
+// TestVgpuUnknownGPU: on devices that are older than the module, and on those whose GPU it cannot tell, policies for
+// single GPUs apply too.
 func TestVgpuUnknownGPU(t *testing.T) {
 	load(t, "fakegpu", "nvidia=1", someGPUs)
 	c := newClient(t, 0)

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRaceLimit: threads that allocate and free against a limit never hold more than it.
+// TestRaceLimit: threads that allocate and free never hold more than their limit.
 func TestRaceLimit(t *testing.T) {
 	d := withDriver(t, enforcing...)
 	const limit = 64 * mib
@@ -42,7 +42,7 @@ func TestRaceLimit(t *testing.T) {
 				size := int64(1+rand.IntN(16)) * mib
 				err := s.alloc(s.device, &s.last, classLocal, &memoryParams{Size: uint64(size)})
 				if err == nil {
-					now := held.Add(size) // not before it is there, and no longer than that: never more than there is
+					now := held.Add(size) // counted only while it is allocated, so the sum is never too high
 					for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
 					}
 					mine, sizes = append(mine, s.last), append(sizes, size)
@@ -70,7 +70,7 @@ func TestRaceLimit(t *testing.T) {
 	assert.EqualValues(t, denied.Load(), stats(t, d).MemoryDenied)
 }
 
-// TestRaceCgroupLimit: processes that all want it share a cgroup's limit to the last byte.
+// TestRaceCgroupLimit: competing processes use a cgroup's shared limit to the last byte.
 func TestRaceCgroupLimit(t *testing.T) {
 	d := withDriver(t, enforcing...)
 	dir, id := cgroup(t, "race")
@@ -95,7 +95,8 @@ func TestRaceCgroupLimit(t *testing.T) {
 	}
 }
 
-// TestRaceNames: threads that make, free and duplicate objects of the same names never have the module lose sight of memory that is there.
+// TestRaceNames: threads make, free and duplicate objects with the same handles. The module never loses an existing
+// object.
 func TestRaceNames(t *testing.T) {
 	d := withDriver(t, enforcing...)
 	const names = 4
@@ -110,7 +111,7 @@ func TestRaceNames(t *testing.T) {
 					name := uint32(0x100 + rand.IntN(names))
 					switch rand.IntN(kinds) {
 					case 0, 1:
-						s.alloc(s.device, &name, classLocal, &memoryParams{Size: mib}) // or it is there already
+						s.alloc(s.device, &name, classLocal, &memoryParams{Size: mib}) // it may exist already
 					case 2, 3:
 						v := nvos00{Root: s.client, Object: name}
 						rmIoctl(s.ctl, escFree, &v)
@@ -143,7 +144,8 @@ func TestRaceNames(t *testing.T) {
 	assert.Zero(t, stats(t, d).Objects)
 }
 
-// TestRaceRewrite: another thread writes to the arguments meanwhile. The driver works on copies, so that it reads what was checked.
+// TestRaceRewrite: another thread changes the arguments during the call. The driver reads copies, and so what the
+// module checked.
 func TestRaceRewrite(t *testing.T) {
 	d := withDriver(t, append(private, "timeslice_max_us=5000")...)
 	over, noticed, large, lost := rewrite(t, d, false)
@@ -153,7 +155,8 @@ func TestRaceRewrite(t *testing.T) {
 	assert.Zero(t, lost)
 }
 
-// TestRaceRewriteInPlace: without copies the driver may read anything, but the module notices what it can, and charges for what is there.
+// TestRaceRewriteInPlace: without copies the driver may read anything. The module reports the changes that it sees, and
+// charges for what exists.
 func TestRaceRewriteInPlace(t *testing.T) {
 	d := withDriver(t, append(enforcing, "timeslice_max_us=5000")...)
 	_, noticed, _, _ := rewrite(t, d, true)
@@ -166,7 +169,7 @@ func rewrite(t *testing.T, d *vgpuctl.Device, inPlace bool) (over, noticed, larg
 	group, other := c.group(), c.group()
 	const calls = 200
 
-	// Memory that both write to: a timeslice, a command, a size, a name.
+	// Memory that both threads write: a timeslice, a command, a size, a handle.
 	timeslice := newPage(t, uint64(0), unix.PROT_READ|unix.PROT_WRITE, false)
 	control := newPage(t, &nvos54{Client: c.client, Object: group, Params: timeslice.address, ParamsSize: 8}, unix.PROT_READ|unix.PROT_WRITE, false)
 	params := newPage(t, &memoryParams{Size: mib}, unix.PROT_READ|unix.PROT_WRITE, false)
@@ -175,22 +178,22 @@ func rewrite(t *testing.T, d *vgpuctl.Device, inPlace bool) (over, noticed, larg
 	var stop atomic.Bool
 	var all sync.WaitGroup
 	end := func() { stop.Store(true); all.Wait() }
-	t.Cleanup(end) // before the pages go
+	t.Cleanup(end) // before the pages are unmapped
 	all.Go(func() {
 		runtime.LockOSThread()
 		for i := uint64(0); !stop.Load(); i++ {
 			us.Store(1000 + i%2*8000)
-			command.Store(ctrlGetTimeslice - i/2%2) // or to set it
+			command.Store(ctrlGetTimeslice - i/2%2) // or ctrlSetTimeslice
 			size.Store(mib + i%2*(2<<30))
 			name.Store(uint64(group) + i%2*(uint64(other)-uint64(group)))
 		}
 	})
 	slices := 0
-	// On a busy machine the other thread may for long have no turn between two calls, or in one.
+	// On a busy machine the other thread may not run for a long time, neither between two calls nor during one.
 	patient := time.Now().Add(hangs)
 	for n := 0; n < calls || slices == 0 && time.Now().Before(patient); n++ {
 		if err := rmIoctlAt(c.ctl, escape(escControl, 32), uintptr(control.address)); err != nil {
-			require.ErrorIs(t, err, unix.EFAULT) // it changed below the module's own hands
+			require.ErrorIs(t, err, unix.EFAULT) // it changed while the module wrote it
 		}
 		slice := c.timeslice(group)
 		if slice > 5000 {
@@ -218,7 +221,8 @@ func rewrite(t *testing.T, d *vgpuctl.Device, inPlace bool) (over, noticed, larg
 		}
 		noticed = int(stats(t, d).Races)
 	}
-	// Two objects under two names, one of which is freed again and again: which one it was, both sides have to agree on.
+	// Two objects with two handles, one of which is freed again and again. Module and driver must agree on which one it
+	// was.
 	for range calls / 6 {
 		for _, o := range []uint32{group, other} {
 			require.Zero(t, c.free(o))
@@ -246,7 +250,8 @@ func rewrite(t *testing.T, d *vgpuctl.Device, inPlace bool) (over, noticed, larg
 	return over, noticed, large, lost
 }
 
-// TestRaceEnds: processes are killed while they allocate, cgroups removed, policies set on both: nothing stays.
+// TestRaceEnds: processes are killed while they allocate, cgroups are removed, and policies are set on both. Nothing
+// stays.
 func TestRaceEnds(t *testing.T) {
 	d := withDriver(t, enforcing...)
 	policies := stats(t, d)
@@ -301,7 +306,7 @@ func TestRaceEnds(t *testing.T) {
 	}
 }
 
-// TestRaceModes: modes and policies change, and all files are read, under the calls of others.
+// TestRaceModes: modes and policies change, and all files are read, during the calls of others.
 func TestRaceModes(t *testing.T) {
 	d := withDriver(t, enforcing...)
 	stop := traffic(t, 3)
@@ -322,7 +327,7 @@ func TestRaceModes(t *testing.T) {
 	assert.Zero(t, taskBytes(t, d, 1))
 }
 
-// TestRaceDriver: the driver goes and comes while others try to use it.
+// TestRaceDriver: the driver is removed and loaded while others try to use it.
 func TestRaceDriver(t *testing.T) {
 	d := withVgpu(t, enforcing...)
 	var stop atomic.Bool

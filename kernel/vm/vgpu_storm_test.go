@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary is also a program whose threads make calls of the driver at random, until it is killed; with VGPU_STORM_MS, for so long.
+// The test binary is also a program whose threads make random driver calls until it is killed, or for VGPU_STORM_MS.
 func init() {
 	seed, err := strconv.ParseUint(os.Getenv("VGPU_STORM"), 10, 64)
 	if err != nil {
@@ -44,7 +44,7 @@ func init() {
 	select {}
 }
 
-// storm is what the threads share and take from each other: descriptors, and clients on any of them.
+// storm is what the threads share and take from each other: descriptors, and clients on them.
 type storm struct {
 	fds     [4]atomic.Int32
 	clients [4]atomic.Uint32
@@ -143,8 +143,9 @@ func (s *storm) call(r *rand.Rand) {
 	}
 }
 
-// TestRaceDriverStorm: processes that do anything at all, in cgroups that come and go under policies that change, while both modules are loaded
-// anew and a reader follows the events. When they have ended nothing is left. NVMLFAB_GUEST_STORM=SECONDS,SEED has it go on for longer, or again.
+// TestRaceDriverStorm: processes make random calls, in cgroups that are made and removed and whose policies change,
+// while both modules are reloaded and a reader follows the events. At the end nothing is left.
+// NVMLFAB_GUEST_STORM=SECONDS,SEED makes it run longer or repeats a run.
 func TestRaceDriverStorm(t *testing.T) {
 	seconds, seed := 5, uint64(time.Now().UnixNano())
 	if text := os.Getenv("NVMLFAB_GUEST_STORM"); text != "" {
@@ -221,7 +222,7 @@ func TestRaceDriverStorm(t *testing.T) {
 	files := []string{"enabled", "driver_fingerprint", "hooks", "policies", "cgroup_policies", "cgroups", "tasks", "events", "timeslices", "ioctls", "stats"}
 	reloads := 0
 	deadline := time.Now().Add(time.Duration(seconds) * time.Second)
-	for time.Now().Before(deadline) || sum.MemoryCharged+stats(t, device).MemoryCharged == 0 { // on a busy machine it may take long to come to it
+	for time.Now().Before(deadline) || sum.MemoryCharged+stats(t, device).MemoryCharged == 0 { // on a busy machine the first charge may take long
 		i := r.IntN(3)
 		if dirs[i] == "" {
 			fill(i)

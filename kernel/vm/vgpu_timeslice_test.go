@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestVgpuTimeslice: a timeslice is clamped and weighted whichever way the call is made, and the driver gets no other.
+// TestVgpuTimeslice: a timeslice is weighted and clamped whichever way the call is made, and the driver gets no other
+// value.
 func TestVgpuTimeslice(t *testing.T) {
 	t.Run("in place", func(t *testing.T) { timeslices(t, enforcing) })
 	t.Run("copies", func(t *testing.T) { timeslices(t, private) })
@@ -73,7 +74,7 @@ func timeslices(t *testing.T, parameters []string) {
 	assert.NotZero(t, status, "0 is the driver's to refuse")
 }
 
-// TestVgpuTimesliceCompat: 32-bit calls are no way around it.
+// TestVgpuTimesliceCompat: 32-bit calls do not evade the rule.
 func TestVgpuTimesliceCompat(t *testing.T) {
 	load(t, "fakegpu", "nvidia=1", someGPUs)
 	withVgpu(t, append(private, "timeslice_min_us=1000", "timeslice_max_us=5000")...)
@@ -85,7 +86,7 @@ func TestVgpuTimesliceCompat(t *testing.T) {
 	}
 }
 
-// TestVgpuTimesliceDryRun: nothing is changed, and what would have been is reported.
+// TestVgpuTimesliceDryRun: nothing is changed, and events report what would have been changed.
 func TestVgpuTimesliceDryRun(t *testing.T) {
 	check := func(t *testing.T, d *vgpuctl.Device, flags vgpuctl.LimitFlags) {
 		require.NoError(t, d.SetPolicy(1, vgpuctl.MinorAny, vgpuctl.Limits{TimesliceMaxUs: 5000, Flags: flags}))
@@ -122,7 +123,7 @@ func TestVgpuTimesliceDryRun(t *testing.T) {
 	})
 }
 
-// TestVgpuTimesliceRefused: what cannot be rewritten does not reach the driver.
+// TestVgpuTimesliceRefused: a timeslice that cannot be rewritten does not reach the driver.
 func TestVgpuTimesliceRefused(t *testing.T) {
 	for _, private := range []int{0, 1} {
 		t.Run(fmt.Sprintf("private_arguments=%d", private), func(t *testing.T) { timesliceRefused(t, private) })
@@ -146,7 +147,8 @@ func timesliceRefused(t *testing.T, private int) {
 		assert.EqualValues(t, rmNotSupported, call.Status, "serialized parameters cannot be seen")
 		assert.Equal(t, was, c.timeslice(group))
 
-		// Parameters in the structure itself: what is written there would lead the driver elsewhere, unless it works on a copy.
+		// The parameters overlap the structure: writing them would change the pointer that the driver follows, unless
+		// the driver reads a copy.
 		inside := newPage(t, &nvos54{}, unix.PROT_READ|unix.PROT_WRITE, false)
 		inside.write(&nvos54{Client: c.client, Object: group, Command: ctrlSetTimeslice, Params: inside.address + 16, ParamsSize: 8})
 		err := w.call(t, c.ctl, escControl, 32, inside)
@@ -161,14 +163,15 @@ func timesliceRefused(t *testing.T, private int) {
 	}
 	assert.EqualValues(t, (1-private)*len(ways), stats(t, d).Races)
 
-	// What needs no change may be on such a page.
+	// A timeslice that needs no change may be on such a page.
 	us = 3000
 	readOnly := newPage(t, &us, unix.PROT_READ, true)
 	call := nvos54{Client: c.client, Object: group, Command: ctrlSetTimeslice, Params: readOnly.address, ParamsSize: 8}
 	require.NoError(t, way{}.rm(t, c.ctl, escControl, &call))
 }
 
-// TestVgpuTimesliceOfChannel: the driver's other way to set a timeslice, of a single channel, is closed to who is under a rule.
+// TestVgpuTimesliceOfChannel: callers under a rule cannot use the driver's other control, which sets the timeslice of a
+// single channel.
 func TestVgpuTimesliceOfChannel(t *testing.T) {
 	const setChannelProperties = 0x80170f
 	d := withDriver(t, private...)

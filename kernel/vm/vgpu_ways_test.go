@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// way is how a program hands over the arguments of a call.
+// way is how a program passes the arguments of a call.
 type way struct {
 	xfer      bool // wrapped in an nv_xfer
-	untouched bool // on pages that nobody has touched: a hook that does not fault them in sees nothing
+	untouched bool // on pages never touched before: a hook that does not fault them in cannot read them
 }
 
 func (w way) String() string { return fmt.Sprintf("xfer=%v,untouched=%v", w.xfer, w.untouched) }
 
 var ways = []way{{}, {xfer: true}, {untouched: true}, {true, true}}
 
-// page is memory that a structure lies in, mapped from a file of its own.
+// page is memory for a structure, mapped from a file of its own.
 type page struct {
 	t       *testing.T
 	fd      int
@@ -31,7 +31,7 @@ type page struct {
 	address uint64
 }
 
-// newPage makes one with that structure. Unless it is to be untouched, it is faulted in.
+// newPage makes a page with that structure. It faults the page in unless untouched is set.
 func newPage(t *testing.T, v any, protection int, untouched bool) page {
 	t.Helper()
 	fd, err := unix.MemfdCreate("arguments", 0)
@@ -49,7 +49,7 @@ func newPage(t *testing.T, v any, protection int, untouched bool) page {
 	return p
 }
 
-// write and read go through the file, and leave the mapping untouched.
+// write and read use the file, so that the mapping stays untouched.
 func (p page) write(v any) {
 	p.t.Helper()
 	var b bytes.Buffer
@@ -74,7 +74,7 @@ func (p page) drop() {
 	}
 }
 
-// call makes a call of the driver whose structure is in a page.
+// call makes a driver call whose structure is in a page.
 func (w way) call(t *testing.T, fd int, nr uintptr, size int, p page) error {
 	t.Helper()
 	if !w.xfer {
@@ -84,7 +84,7 @@ func (w way) call(t *testing.T, fd int, nr uintptr, size int, p page) error {
 	return rmIoctlAt(fd, escape(escXfer, uintptr(binary.Size(xferParams{}))), uintptr(x.address))
 }
 
-// rm makes a call with a structure in pages of these protections, and reads it back.
+// rm makes a call with a structure in a page of that protection, and reads the structure back.
 func (w way) rm(t *testing.T, fd int, nr uintptr, v any) error {
 	t.Helper()
 	p := newPage(t, v, unix.PROT_READ|unix.PROT_WRITE, w.untouched)
@@ -102,7 +102,7 @@ func (w way) memory(t *testing.T, c *rmClient, size uint64) (object, status uint
 	return call.Object, call.Status
 }
 
-// setTimeslice returns what is in the caller's memory afterwards.
+// setTimeslice sets a timeslice, and returns the value in the caller's memory afterwards.
 func (w way) setTimeslice(t *testing.T, c *rmClient, group uint32, us uint64) (status uint32, after uint64) {
 	t.Helper()
 	params := newPage(t, &us, unix.PROT_READ|unix.PROT_WRITE, w.untouched)
@@ -112,7 +112,7 @@ func (w way) setTimeslice(t *testing.T, c *rmClient, group uint32, us uint64) (s
 	return call.Status, after
 }
 
-// abandoned is a client that nobody frees: it goes with its file.
+// abandoned is a client that nobody frees; it ends with its file.
 func abandoned(t *testing.T, ctl int, gpu uint32) *rmClient {
 	t.Helper()
 	c := &rmClient{t: t, ctl: ctl}
@@ -129,7 +129,7 @@ func (c *rmClient) group() uint32 {
 	return group
 }
 
-// timeslice is what the driver has for it.
+// timeslice is the driver's timeslice of a group.
 func (c *rmClient) timeslice(group uint32) uint64 {
 	c.t.Helper()
 	var us uint64

@@ -20,11 +20,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestVgpuctlContainer: a container's life, as docs/vgpu-device-plugin.md tells it. Its first process is made inside its cgroup
-// and stands before its first instruction, as that of a runtime waits for hooks; then come the policies, then it runs.
+// TestVgpuctlContainer follows a container's life as docs/vgpu-device-plugin.md describes it. The first process is made
+// in the container's cgroup and stops before its first instruction, as a runtime's process waits for hooks. Then the
+// policies are set, and then it runs.
 func TestVgpuctlContainer(t *testing.T) {
 	d := withDriver(t, enforcing...)
-	runtime.LockOSThread() // whoever started a traced process is the one that lets it go
+	runtime.LockOSThread() // only the thread that started a traced process can let it go
 	defer runtime.UnlockOSThread()
 	grants := []vgpuctl.Grant{
 		{Minor: 0, Limits: vgpuctl.Limits{MemoryLimitBytes: 64 * mib, Weight: 3}},
@@ -70,20 +71,20 @@ func TestVgpuctlContainer(t *testing.T) {
 	assert.Equal(t, id, again)
 	assert.Contains(t, ends(cmd, stdout), "holding 67108864 bytes")
 
-	// The other GPU has a limit of its own; a nested cgroup is below both.
+	// The other GPU has a limit of its own. Both limits apply to a nested cgroup.
 	nested, _ := cgroup(t, "pod/container/nested")
 	o := finish(t, inCgroup(t, exec.Command("/bin/rm_alloc_smoke", "-d", "1", "33554432", "4", "0"), nested))
 	assert.Contains(t, o.stdout, "holding 100663296 bytes")
 	o = finish(t, inCgroup(t, exec.Command("/bin/rm_timeslice_smoke", "1500"), nested))
 	assert.Contains(t, o.stdout, "get: status 0, 4500 us\nclient")
-	// Another container of the pod has none.
+	// Another container of the pod has no limit.
 	other, _ := cgroup(t, "pod/other")
 	finish(t, inCgroup(t, exec.Command("/bin/rm_alloc_smoke", "33554432", "4", "0"), other)).succeeds(t)
 
 	require.NoError(t, d.Revoke(id, grants))
 	finish(t, inCgroup(t, exec.Command("/bin/rm_alloc_smoke", "33554432", "4", "0"), dir)).succeeds(t)
 
-	// A runtime that makes the process outside and moves it.
+	// This runtime makes the process outside the cgroup and then moves it.
 	cmd, stdout = created("", "33554432", "4", "0")
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -101,7 +102,7 @@ func TestVgpuctlContainer(t *testing.T) {
 	require.NoError(t, <-done)
 	assert.Contains(t, ends(cmd, stdout), "holding 67108864 bytes")
 
-	// The folder before the process: it is waited for, and the policies end with it.
+	// The process is not there yet: the call waits for the folder, and the policies end with it.
 	late := filepath.Join(pod, "late")
 	go func() {
 		_, err := d.ApplyToCgroup(soon(), late, grants)

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refused wants vgpuctl to end with a status and one line on standard error.
+// refused requires vgpuctl to end with a status and one line on standard error.
 func (o outcome) refused(t *testing.T, code int, text string) {
 	t.Helper()
 	assert.Equal(t, code, o.code, o.stdout+o.stderr)
@@ -42,7 +42,7 @@ func vgpuctlJSON[T any](t *testing.T, args ...string) (value T) {
 
 // ---- The library ---------------------------------------------------------------------------------------------------
 
-// answers are what a device says to everything that can be asked without a program on the GPU.
+// answers are a device's answers to all requests that need no program on the GPU.
 func answers(d *vgpuctl.Device, pid uint32, cgroup uint64) (all []string) {
 	say := func(what string, value any, err error) {
 		if err != nil {
@@ -50,7 +50,7 @@ func answers(d *vgpuctl.Device, pid uint32, cgroup uint64) (all []string) {
 		}
 		all = append(all, fmt.Sprintf("%s: %+v", what, value))
 	}
-	const none, noCgroup = 1 << 21, 1 << 40 // above any process, and any cgroup
+	const none, noCgroup = 1 << 21, 1 << 40 // greater than any process or cgroup
 	full := vgpuctl.Limits{MemoryLimitBytes: 1 << 40, TimesliceMinUs: 1, TimesliceMaxUs: 1 << 40, Weight: vgpuctl.WeightMax, Flags: vgpuctl.LimitDryRun}
 	for _, minor := range []vgpuctl.Minor{0, vgpuctl.MinorMax, vgpuctl.MinorMax + 1, vgpuctl.MinorAny} {
 		for _, whose := range []struct {
@@ -89,10 +89,10 @@ func answers(d *vgpuctl.Device, pid uint32, cgroup uint64) (all []string) {
 	return all
 }
 
-// TestVgpuctlStandIn: what stands in for the module in unit tests answers as the module does.
+// TestVgpuctlStandIn: vgputest, which replaces the module in unit tests, answers as the module does.
 func TestVgpuctlStandIn(t *testing.T) {
 	load(t, "fakegpu", "nvidia=1", someGPUs)
-	sleeper := hold(t, "", "rm_alloc_smoke", "4096", "1") // before vgpu is there
+	sleeper := hold(t, "", "rm_alloc_smoke", "4096", "1") // before vgpu is loaded
 	_, id := cgroup(t, "standin")
 	for _, mayEnforce := range []uint32{0, 1} {
 		d := withVgpu(t, fmt.Sprintf("allow_enforce=%d", mayEnforce))
@@ -144,7 +144,7 @@ func TestVgpuctlLost(t *testing.T) {
 	assert.Equal(t, s.EventsLost, missed)
 }
 
-// TestVgpuctlCgroups: the ways to a cgroup's id.
+// TestVgpuctlCgroups: the ways to find a cgroup's id.
 func TestVgpuctlCgroups(t *testing.T) {
 	path, err := vgpuctl.CgroupOfPID(1)
 	require.NoError(t, err)
@@ -242,7 +242,7 @@ func TestVgpuctlCommands(t *testing.T) {
 	list = vgpuctlJSON[map[string][]row](t, "policy", "list")
 	assert.Equal(t, map[string][]row{"policies": {}, "cgroup_policies": {}}, list)
 
-	// A policy ends with whom it is for.
+	// A policy ends with its process or cgroup.
 	run(t, "vgpuctl", "policy", "set", "--pid", pid, "--memory", "1G").succeeds(t)
 	gone, goneID := cgroup(t, "commands-gone")
 	run(t, "vgpuctl", "policy", "set", "--cgroup", gone, "--memory", "1G").succeeds(t)
@@ -256,7 +256,7 @@ func TestVgpuctlCommands(t *testing.T) {
 	run(t, "vgpuctl", "policy", "get", "--cgroup", fmt.Sprint(goneID)).refused(t, 1, "there is no policy for exactly that")
 }
 
-// TestVgpuctlRefusals: what the kernel refuses, the command explains.
+// TestVgpuctlRefusals: the command explains what the kernel refuses.
 func TestVgpuctlRefusals(t *testing.T) {
 	for _, args := range [][]string{{"status"}, {"policy", "list"}} {
 		run(t, "vgpuctl", args...).refused(t, 1, "load the module with make -C kernel load")
@@ -300,14 +300,15 @@ func TestVgpuctlRefusals(t *testing.T) {
 // idMap maps root to root.
 var idMap = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
 
-// TestVgpuctlNamespaces: in a cgroup namespace there are the cgroups below its root alone, and in a PID namespace its processes.
+// TestVgpuctlNamespaces: a cgroup namespace has only the cgroups below its root, and a PID namespace has only its own
+// processes.
 func TestVgpuctlNamespaces(t *testing.T) {
 	d := withDriver(t)
 	inside, insideID := cgroup(t, "namespace")
 	below, belowID := cgroup(t, "namespace/below")
 	outside, _ := cgroup(t, "outside")
 	vgpuctl := func(flags uintptr, args ...string) outcome {
-		// The namespace's root is where its first process is: clone with a descriptor of the cgroup puts it there first.
+		// The namespace's root is the cgroup of its first process, so clone starts that process in the cgroup.
 		cmd := inCgroup(t, exec.Command("/bin/vgpuctl", args...), inside)
 		cmd.SysProcAttr.Cloneflags = flags
 		return finish(t, cmd)
@@ -321,14 +322,15 @@ func TestVgpuctlNamespaces(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, limits.MemoryLimitBytes)
 	}
-	// Its own number in a new PID namespace is 1; that of the policy is the initial namespace's, and it has ended.
+	// In a new PID namespace its own number is 1. The policy has its number in the initial namespace, and has ended
+	// with it.
 	vgpuctl(unix.CLONE_NEWPID, "policy", "set", "--pid", "1", "--memory", "1G").succeeds(t)
 	vgpuctl(unix.CLONE_NEWPID, "policy", "set", "--pid", "2", "--memory", "1G").refused(t, 1, "by its number in this PID namespace")
 	_, err := d.GetPolicy(1, 0xffffffff)
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// watching is a vgpuctl watch that has begun to.
+// watching is a running vgpuctl watch.
 type watching struct {
 	*exec.Cmd
 	output string // a file with what it prints
@@ -354,7 +356,7 @@ func watch(t *testing.T, args ...string) watching {
 	return w
 }
 
-// printed is what it has printed so far.
+// printed is its output so far.
 func (w watching) printed(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(w.output)
@@ -362,7 +364,7 @@ func (w watching) printed(t *testing.T) string {
 	return string(text)
 }
 
-// events waits for the end, and decodes the lines.
+// events waits for its end and decodes the lines.
 func (w watching) events(t *testing.T) (events []map[string]any) {
 	t.Helper()
 	require.NoError(t, w.Wait())
@@ -417,7 +419,7 @@ func TestVgpuctlWatch(t *testing.T) {
 	assert.EqualValues(t, 64*mib, bytes["free"])
 }
 
-// execCgroups are those that exec has made below a folder.
+// execCgroups are the cgroups that exec has made below a folder.
 func execCgroups(t *testing.T, parent string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(parent, "vgpuctl-*"))
@@ -436,14 +438,14 @@ func TestVgpuctlExec(t *testing.T) {
 	assert.Empty(t, execCgroups(t, root))
 	eventually(t, "the policy is gone", func() bool { return stats(t, d).CgroupPolicies == 0 })
 
-	// What the program starts is limited, too: here another vgpuctl, whose own policy is wider.
+	// The limit also applies to what the program starts: here another vgpuctl, whose own policy allows more.
 	parent, _ := cgroup(t, "exec")
 	o = run(t, "vgpuctl", "exec", "--parent", parent, "--memory", "64M", "vgpuctl", "exec", "--memory", "1G", "--weight", "2", "rm_alloc_smoke", "33554432", "4", "0")
 	assert.Equal(t, 3, o.code)
 	assert.Contains(t, o.stdout, "holding 67108864 bytes")
 	assert.Empty(t, execCgroups(t, parent))
 
-	// With --dry-run, and on another GPU, nothing is refused.
+	// With --dry-run, or for another GPU, nothing is refused.
 	run(t, "vgpuctl", "exec", "--memory", "64M", "--dry-run", "rm_alloc_smoke", "33554432", "4", "0").succeeds(t)
 	run(t, "vgpuctl", "exec", "--memory", "64M", "--gpu", "1", "rm_alloc_smoke", "33554432", "4", "0").succeeds(t)
 	assert.Contains(t, run(t, "vgpuctl", "exec", "--weight", "3", "--timeslice-max", "5ms", "rm_timeslice_smoke", "1500").succeeds(t).stdout, "get: status 0, 4500 us\nclient")
@@ -453,7 +455,7 @@ func TestVgpuctlExec(t *testing.T) {
 	assert.Empty(t, execCgroups(t, root))
 }
 
-// TestVgpuctlExecSignals: signals go to the program, and its end by one becomes a status.
+// TestVgpuctlExecSignals: exec forwards signals to the program, and its status tells which signal ended the program.
 func TestVgpuctlExecSignals(t *testing.T) {
 	d := withDriver(t, enforcing...)
 	parent, _ := cgroup(t, "signals")
@@ -475,7 +477,7 @@ func TestVgpuctlExecSignals(t *testing.T) {
 	}
 	for signal, want := range map[syscall.Signal]int{unix.SIGTERM: 128 + 15, unix.SIGHUP: 128 + 1, unix.SIGUSR1: 128 + 10} {
 		cmd, folder, stderr := start()
-		require.NoError(t, cmd.Process.Signal(unix.SIGINT)) // as if it came from the terminal, which sends it to the program as well
+		require.NoError(t, cmd.Process.Signal(unix.SIGINT)) // as from a terminal, which sends it to the program as well
 		require.NoError(t, cmd.Process.Signal(signal))
 		cmd.Wait()
 		assert.Equal(t, want, cmd.ProcessState.ExitCode())
@@ -483,7 +485,7 @@ func TestVgpuctlExecSignals(t *testing.T) {
 		assert.NoDirExists(t, folder)
 	}
 
-	// A program that is left in the cgroup keeps it, and the policy.
+	// If a program is left in the cgroup, the cgroup and its policy stay.
 	cmd, folder, stderr := start()
 	left := hold(t, folder, "rm_alloc_smoke", "33554432", "2")
 	assert.EqualValues(t, 32*mib, left.bytes)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* libFuzzer's way in: the first byte says which kind of program the others are. */
+/* libFuzzer's entry point: the first byte selects the kind of program, the other bytes are the program. */
 #include <stdio.h>
 
 #include "program.h"

@@ -37,7 +37,7 @@ static void gpus_whole(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, gpu_id(&gpu), 0xbcdeff1fu);
 }
 
-/* Whatever is cut off is missed. */
+/* A text that is cut anywhere is refused. */
 static void gpus_cut(struct kunit *test)
 {
 	char text[sizeof(whole)];
@@ -72,7 +72,7 @@ static void gpus_refused(struct kunit *test)
 	char text[300];
 	u32 i;
 
-	for (i = 0; i < ARRAY_SIZE(starts); i++) {	/* what follows is in order */
+	for (i = 0; i < ARRAY_SIZE(starts); i++) {	/* the rest of the text is valid */
 		strcpy(text, starts[i].text);
 		strcat(text, starts[i].rest);
 		KUNIT_EXPECT_TRUE(test, gpu_parse(text, &gpu) != NULL);

@@ -39,7 +39,7 @@ static void handles_quota(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, n, 2u);
 	KUNIT_EXPECT_EQ(test, h.used, 4 * PAGE);
 	KUNIT_EXPECT_EQ(test, handles_alloc(&h, PAGE, &n), -ENOSPC);
-	h.quota = PAGE;			/* now below what is used */
+	h.quota = PAGE;			/* now below the memory in use */
 	KUNIT_EXPECT_EQ(test, handles_alloc(&h, PAGE, &n), -ENOSPC);
 	KUNIT_EXPECT_EQ(test, h.count, 2u);
 	KUNIT_EXPECT_EQ(test, handles_clear(&h), 4 * PAGE);
@@ -92,7 +92,7 @@ static void handles_unknown(struct kunit *test)
 	handles_clear(&h);
 }
 
-/* What a job uses is gone for its owner at once and comes free with the last job. */
+/* A handle that a job uses ends for its owner at once. Its memory is freed with the last job. */
 static void handles_held(struct kunit *test)
 {
 	struct handle *handle;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* As much of the kernel's <kunit/test.h> as the suites use, for user space; what is printed has KUnit's form, too. */
+/* The part of the kernel's <kunit/test.h> that the suites use, for user space. Its output has KUnit's format, too. */
 #ifndef LOGIC_TESTS_KUNIT_H
 #define LOGIC_TESTS_KUNIT_H
 

@@ -15,7 +15,7 @@ static void start(void)
 	memset(&l, 0, sizeof(l));
 }
 
-/* Process N of cgroup N * 10, which lies in 7, on GPU 0. */
+/* Process N of cgroup N * 10, which is below cgroup 7, on GPU 0. */
 static struct policy_subject process(u32 tgid)
 {
 	return (struct policy_subject){ tgid, 0, 2, { tgid * 10, 7 } };
@@ -37,7 +37,7 @@ static int charge(u32 tgid, enum rm_memory kind, u64 bytes, struct ledger_charge
 	return ledger_charge(&l, &s, kind, bytes, NULL, c, &over);
 }
 
-/* Device memory below the client itself. */
+/* Allocates device memory below the client itself. */
 static int memory(u32 tgid, u32 client, u32 object, u64 bytes)
 {
 	struct ledger_charge *c;
@@ -64,7 +64,7 @@ static u64 used(enum vgpu_scope scope, u64 id)
 #define TASK(tgid) used(VGPU_SCOPE_TGID, tgid)
 #define CGROUP(id) used(VGPU_SCOPE_CGROUP, id)
 
-/* A process's use shows in its own accounts and all above it. */
+/* A process's use counts in its own account and in those of all cgroups above it. */
 #define EXPECT_USE(test, tgid, bytes) \
 	do { \
 		KUNIT_EXPECT_EQ(test, TASK(tgid), (u64)(bytes)); \
@@ -146,7 +146,7 @@ static void ledger_kinds(struct kunit *test)
 	ledger_clear(&l);
 }
 
-/* What lies below goes along, in whatever order it came. */
+/* Freeing an object frees everything below it, in whatever order the objects were added. */
 static void ledger_parents(struct kunit *test)
 {
 	struct ledger_charge *c;
@@ -167,7 +167,7 @@ static void ledger_parents(struct kunit *test)
 	ledger_clear(&l);
 }
 
-/* A client and a device that are older than the module: what they are is found out later, or never. */
+/* A client and a device that are older than the module: the ledger learns later what they are, or never. */
 static void ledger_made_up(struct kunit *test)
 {
 	struct ledger_charge *c;
@@ -176,7 +176,7 @@ static void ledger_made_up(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, charge(1, RM_MEMORY_DEVICE, 1, &c), 0);
 	KUNIT_ASSERT_EQ(test, add(1, 5, 100, 2, 3, MEMORY, c), 0);
 	KUNIT_EXPECT_EQ(test, l.objects.table.count, 3ull);
-	KUNIT_EXPECT_EQ(test, ledger_free(&l, 100, 2), 1ull);		/* the device that nobody saw coming */
+	KUNIT_EXPECT_EQ(test, ledger_free(&l, 100, 2), 1ull);		/* the device, which the ledger never saw allocated */
 	KUNIT_ASSERT_EQ(test, charge(1, RM_MEMORY_DEVICE, 2, &c), 0);
 	KUNIT_ASSERT_EQ(test, add(1, 5, 100, 2, 3, MEMORY, c), 0);
 	KUNIT_EXPECT_EQ(test, ledger_close(&l, 5), 2ull);
@@ -185,7 +185,7 @@ static void ledger_made_up(struct kunit *test)
 	ledger_clear(&l);
 }
 
-/* Another thread uses an object before the call that makes it has come back: that call replaces nothing. */
+/* Another thread uses an object before the call that makes it has returned. That call replaces nothing. */
 static void ledger_seen_late(struct kunit *test)
 {
 	struct ledger_charge *c;
@@ -198,11 +198,12 @@ static void ledger_seen_late(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, add(1, 6, 100, 100, 9, NV20_SUBDEVICE_0, NULL), 0);
 	KUNIT_ASSERT_EQ(test, add(1, 6, 100, 9, 2, DEVICE, NULL), 0);
 	EXPECT_USE(test, 1, 1);
-	KUNIT_EXPECT_EQ(test, ledger_close(&l, 5), 0ull);		/* the client's own file is known by now */
-	KUNIT_EXPECT_EQ(test, ledger_free(&l, 100, 9), 1ull);		/* the device has found its place */
+	KUNIT_EXPECT_EQ(test, ledger_close(&l, 5), 0ull);		/* the file of the client is known by now */
+	KUNIT_EXPECT_EQ(test, ledger_free(&l, 100, 9), 1ull);		/* the device is in its place by now */
 	KUNIT_EXPECT_EQ(test, l.objects.table.count, 1ull);
 
-	/* Memory itself may be a parent before it is seen, and its charge comes with it; or it lies below its own child. */
+	/* Memory may be a parent before the ledger sees it, and brings its charge with it. It may also be below its own
+	 * child. */
 	KUNIT_ASSERT_EQ(test, add(1, 6, 100, 20, 21, DEVICE, NULL), 0);
 	KUNIT_ASSERT_EQ(test, charge(1, RM_MEMORY_DEVICE, 2, &c), 0);
 	KUNIT_ASSERT_EQ(test, add(1, 6, 100, 21, 20, MEMORY, c), 0);
@@ -219,7 +220,7 @@ static void ledger_replaced(struct kunit *test)
 	start();
 	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 0, 100, NV01_ROOT_CLIENT, NULL), 0);
 	KUNIT_ASSERT_EQ(test, memory(1, 100, 3, 1), 0);
-	KUNIT_ASSERT_EQ(test, memory(1, 100, 3, 2), 0);			/* the first was freed unseen */
+	KUNIT_ASSERT_EQ(test, memory(1, 100, 3, 2), 0);			/* freed while it was a placeholder */
 	EXPECT_USE(test, 1, 2);
 	KUNIT_EXPECT_EQ(test, usage.allocations, 1ull);
 	KUNIT_ASSERT_EQ(test, charge(1, RM_MEMORY_DEVICE, 4, &c), 0);
@@ -258,7 +259,7 @@ static void ledger_odd_handles(struct kunit *test)
 	ledger_clear(&l);
 }
 
-/* 1 makes it; 2 has a duplicate, and 3 a duplicate of that. */
+/* Process 1 allocates; 2 has a duplicate, and 3 a duplicate of that duplicate. */
 static void share(struct kunit *test)
 {
 	start();
@@ -278,14 +279,14 @@ static void ledger_dups(struct kunit *test)
 	share(test);
 	KUNIT_EXPECT_EQ(test, ledger_free(&l, 100, 5), 0ull);
 	KUNIT_EXPECT_EQ(test, ledger_free(&l, 200, 200), 0ull);
-	EXPECT_USE(test, 1, 8);			/* it is there as long as anybody holds it */
+	EXPECT_USE(test, 1, 8);			/* it counts as long as anybody holds it */
 	KUNIT_EXPECT_EQ(test, ledger_free(&l, 300, 7), 8ull);
 	EXPECT_USE(test, 1, 0);
 
 	KUNIT_ASSERT_EQ(test, memory(1, 100, 5, 8), 0);
 	KUNIT_ASSERT_EQ(test, dup(1, 100, 6, 100, 5), 0);
-	KUNIT_ASSERT_EQ(test, dup(1, 100, 6, 100, 6), 0);	/* of itself: nothing */
-	KUNIT_ASSERT_EQ(test, dup(1, 100, 7, 100, 99), 0);	/* of what nobody knows */
+	KUNIT_ASSERT_EQ(test, dup(1, 100, 6, 100, 6), 0);	/* a duplicate of itself: nothing */
+	KUNIT_ASSERT_EQ(test, dup(1, 100, 7, 100, 99), 0);	/* a duplicate of an unknown object */
 	KUNIT_ASSERT_EQ(test, dup(9, 900, 7, 901, 99), 0);
 	KUNIT_EXPECT_EQ(test, ledger_free(&l, 100, 5), 0ull);
 	KUNIT_EXPECT_EQ(test, ledger_free(&l, 100, 7), 0ull);
@@ -295,7 +296,7 @@ static void ledger_dups(struct kunit *test)
 	ledger_clear(&l);
 }
 
-/* The duplicate replaces what its source lies below: there is no source any more. */
+/* The duplicate replaces an object that its source is below, so the source is gone. */
 static void ledger_dup_replaces(struct kunit *test)
 {
 	struct ledger_charge *c;
@@ -318,7 +319,7 @@ static void ledger_owner_exits(struct kunit *test)
 {
 	share(test);
 	KUNIT_EXPECT_EQ(test, ledger_free(&l, 300, 7), 0ull);
-	KUNIT_EXPECT_EQ(test, ledger_exit(&l, 1), 0ull);		/* 2 still holds it, and is charged from now on */
+	KUNIT_EXPECT_EQ(test, ledger_exit(&l, 1), 0ull);		/* 2 still holds it and is charged now */
 	KUNIT_EXPECT_EQ(test, ledger_usage(&l, VGPU_SCOPE_TGID, 1, ANY, &usage), -ENOENT);
 	KUNIT_EXPECT_EQ(test, CGROUP(10), 0ull);
 	EXPECT_USE(test, 2, 8);
@@ -334,7 +335,7 @@ static void ledger_owner_exits(struct kunit *test)
 	ledger_clear(&l);
 }
 
-/* The files of a process that dies are closed, before or after: it comes to the same. */
+/* A process's files may be closed before or after it exits. The result is the same. */
 static void ledger_owner_closes_and_exits(struct kunit *test)
 {
 	share(test);
@@ -349,7 +350,7 @@ static void ledger_owner_closes_and_exits(struct kunit *test)
 	ledger_clear(&l);
 }
 
-/* Made by 2 through a client of 1, as a child does that was forked after it: charged to 2, and to 1 once 2 is gone. */
+/* 2 allocates through a client of 1, as a forked child may. The charge goes to 2, and to 1 when 2 has ended. */
 static void ledger_child_exits(struct kunit *test)
 {
 	struct ledger_charge *c;
@@ -357,7 +358,7 @@ static void ledger_child_exits(struct kunit *test)
 
 	start();
 	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 0, 100, NV01_ROOT_CLIENT, NULL), 0);
-	for (i = 0; i < 100; i++) {	/* on many GPUs, so that new accounts come while old ones are gone through */
+	for (i = 0; i < 100; i++) {	/* on many GPUs, so that new accounts are added while old ones are visited */
 		struct policy_subject s = process(2);
 		const struct policy_limit *over;
 		struct rm_call call = { .client = 100, .parent = 100, .code = MEMORY };
@@ -393,19 +394,20 @@ static void ledger_exit_before_answer(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, CGROUP(10), 0ull);
 	KUNIT_EXPECT_EQ(test, CGROUP(7), 0ull);
 
-	KUNIT_ASSERT_EQ(test, charge(1, RM_MEMORY_DEVICE, 1, &a), 0);	/* and everything goes while it waits */
+	KUNIT_ASSERT_EQ(test, charge(1, RM_MEMORY_DEVICE, 1, &a), 0);	/* and everything ends while the call is in the driver */
 	ledger_clear(&l);
 	ledger_cancel(&l, a);
 }
 
-/* A process goes whose file is open elsewhere: what came through it stays, charged to the cgroups, until that closes. */
+/* A process ends whose file is still open elsewhere. Its objects from that file stay charged to the cgroups until
+ * the file is closed. */
 static void ledger_leaves(struct kunit *test)
 {
 	struct ledger_charge *c;
 
 	share(test);
 	KUNIT_EXPECT_EQ(test, ledger_free(&l, 200, 6) + ledger_free(&l, 300, 7), 0ull);
-	KUNIT_ASSERT_EQ(test, dup(1, 500, 5, 100, 5), 0);		/* made up, of no file: goes */
+	KUNIT_ASSERT_EQ(test, dup(1, 500, 5, 100, 5), 0);		/* a placeholder without a file: ends with the process */
 	KUNIT_ASSERT_EQ(test, charge(1, RM_MEMORY_DEVICE, 16, &c), 0);
 	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 1), 24ull);
 	KUNIT_EXPECT_EQ(test, ledger_usage(&l, VGPU_SCOPE_TGID, 1, ANY, &usage), -ENOENT);
@@ -421,7 +423,8 @@ static void ledger_leaves(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, l.objects.table.count, 2ull);
 	ledger_clear(&l);
 
-	/* To who has a duplicate, as with ledger_exit, and from there to nobody, whose client is the last to hold it. */
+	/* The charge goes to the process with a duplicate, as in ledger_exit. From there it goes to nobody: the last
+	 * holder's client has no owner. */
 	share(test);
 	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 1), 8ull);
 	EXPECT_USE(test, 3, 8);
@@ -432,7 +435,7 @@ static void ledger_leaves(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, CGROUP(30), 0ull);
 	ledger_clear(&l);
 
-	/* Past who is nobody, though that one took hold of it last. */
+	/* The charge skips a client without an owner, although that one duplicated it last. */
 	share(test);
 	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 2), 0ull);
 	KUNIT_ASSERT_EQ(test, dup(2, 200, 8, 100, 5), 0);
@@ -440,7 +443,8 @@ static void ledger_leaves(struct kunit *test)
 	EXPECT_USE(test, 3, 8);
 	ledger_clear(&l);
 
-	/* What is made through a client of nobody is its maker's, and nobody's in turn. */
+	/* An object that is made through a client without an owner belongs to its maker. When that ends, it has no owner
+	 * either. */
 	start();
 	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 0, 100, NV01_ROOT_CLIENT, NULL), 0);
 	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 1), 0ull);
@@ -466,7 +470,7 @@ static void ledger_holding(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, charge(1, RM_MEMORY_DEVICE, 1, &c), 0);
 	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 2, 5, MEMORY, c), 0);
 	KUNIT_EXPECT_TRUE(test, ledger_holds(&l, 100, 100) && ledger_holds(&l, 100, 1) && ledger_holds(&l, 100, 2) && ledger_holds(&l, 100, 5));
-	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 3));		/* what lies beside it does */
+	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 3));		/* an object beside it does */
 	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 4));
 	KUNIT_EXPECT_FALSE(test, ledger_holds(&l, 100, 6));
 	KUNIT_ASSERT_EQ(test, charge(1, RM_MEMORY_DEVICE, 1, &c), 0);
@@ -489,7 +493,7 @@ static void ledger_cgroup_dropped(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ledger_usage(&l, VGPU_SCOPE_CGROUP, 10, ANY, &usage), -ENOENT);
 	KUNIT_EXPECT_EQ(test, TASK(1), 3ull);
 	KUNIT_EXPECT_EQ(test, CGROUP(7), 3ull);
-	KUNIT_ASSERT_EQ(test, memory(1, 100, 4, 4), 0);			/* the same number again: another cgroup */
+	KUNIT_ASSERT_EQ(test, memory(1, 100, 4, 4), 0);			/* the same handle again, of another cgroup */
 	KUNIT_EXPECT_EQ(test, CGROUP(10), 4ull);
 	ledger_cancel(&l, c);
 	KUNIT_EXPECT_EQ(test, ledger_free(&l, 100, 3), 1ull);
@@ -518,7 +522,7 @@ static void ledger_moves_past_dropped(struct kunit *test)
 	ledger_clear(&l);
 }
 
-/* Nothing is lost when there is no memory to move a charge with: it stays with the cgroups of who is gone. */
+/* Without memory a charge cannot move. It stays with the cgroups of the process that ended, and is not lost. */
 static void ledger_moves_without_memory(struct kunit *test)
 {
 	u32 i;
@@ -582,7 +586,7 @@ static void ledger_limits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, usage.denied, 1ull);
 	KUNIT_EXPECT_EQ(test, try_charge(1, 0, 10, &a, &over), 0);
 	KUNIT_EXPECT_PTR_EQ(test, over, NULL);
-	KUNIT_EXPECT_EQ(test, try_charge(1, 0, 1, &b, &over), -EDQUOT);		/* two at a time cannot both have the last of it */
+	KUNIT_EXPECT_EQ(test, try_charge(1, 0, 1, &b, &over), -EDQUOT);		/* two allocations at the same time cannot both take the last bytes */
 	KUNIT_EXPECT_EQ(test, try_charge(1, 0, 0, &b, &over), 0);
 	KUNIT_EXPECT_EQ(test, try_charge(1, 0, U64_MAX, &c, &over), -EDQUOT);
 	KUNIT_EXPECT_EQ(test, try_charge(2, 0, 10, &c, &over), 0);		/* another process */
@@ -591,7 +595,7 @@ static void ledger_limits(struct kunit *test)
 	ledger_cancel(&l, a);
 	ledger_cancel(&l, c);
 	KUNIT_EXPECT_EQ(test, try_charge(1, 0, 10, &a, &over), 0);
-	policy.limit[0].bytes = 5;						/* lowered below what is in use */
+	policy.limit[0].bytes = 5;						/* lowered below the present use */
 	KUNIT_EXPECT_EQ(test, try_charge(1, 0, 0, &c, &over), -EDQUOT);
 	ledger_cancel(&l, a);
 	ledger_cancel(&l, b);
@@ -611,7 +615,7 @@ static void ledger_limits_of_cgroups(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, try_charge(1, 0, 1, &b, &over), -EDQUOT);
 	KUNIT_EXPECT_PTR_EQ(test, over, &policy.limit[0]);
 	policy.limit[0].cgroup = 20;
-	KUNIT_EXPECT_EQ(test, try_charge(2, 0, 6, &b, &over), -EDQUOT);		/* its own has room, that above it has not */
+	KUNIT_EXPECT_EQ(test, try_charge(2, 0, 6, &b, &over), -EDQUOT);		/* its own cgroup has room, the one above has not */
 	KUNIT_EXPECT_PTR_EQ(test, over, &policy.limit[1]);
 	KUNIT_EXPECT_EQ(test, try_charge(2, 0, 5, &b, &over), 0);
 	KUNIT_EXPECT_EQ(test, CGROUP(7), 15ull);
@@ -624,14 +628,14 @@ static void ledger_limits_of_cgroups(struct kunit *test)
 	ledger_cancel(&l, c);
 	policy.limit[0] = (struct policy_limit){ 1, 20, true };
 	policy.limit[1].dry_run = false;
-	KUNIT_EXPECT_EQ(test, try_charge(2, 0, 5, &c, &over), -EDQUOT);		/* what is over is that which denies */
+	KUNIT_EXPECT_EQ(test, try_charge(2, 0, 5, &c, &over), -EDQUOT);		/* *over is the limit that denies */
 	KUNIT_EXPECT_PTR_EQ(test, over, &policy.limit[1]);
 	policy.limit[1].bytes = 100;
 	KUNIT_EXPECT_EQ(test, try_charge(2, 0, 5, &c, &over), 0);
 	KUNIT_EXPECT_PTR_EQ(test, over, &policy.limit[0]);
 	ledger_cancel(&l, c);
 	policy.limit[1] = (struct policy_limit){ 1, 7, true };
-	KUNIT_EXPECT_EQ(test, try_charge(2, 0, 5, &c, &over), 0);		/* both only look: the first */
+	KUNIT_EXPECT_EQ(test, try_charge(2, 0, 5, &c, &over), 0);		/* both limits are dry_run: the first one */
 	KUNIT_EXPECT_PTR_EQ(test, over, &policy.limit[0]);
 	ledger_cancel(&l, c);
 	ledger_cancel(&l, b);
@@ -648,7 +652,7 @@ static void ledger_limits_of_minors(struct kunit *test)
 	policy = (struct policy){ .limits = 1, .limit = { { 10, 0, false } } };
 	KUNIT_EXPECT_EQ(test, try_charge(1, 0, 8, &a, &over), 0);
 	KUNIT_EXPECT_EQ(test, try_charge(1, 1, 8, &b, &over), 0);		/* another GPU */
-	KUNIT_EXPECT_EQ(test, try_charge(1, ANY, 1, &c, &over), -EDQUOT);	/* might be of either */
+	KUNIT_EXPECT_EQ(test, try_charge(1, ANY, 1, &c, &over), -EDQUOT);	/* it may belong to either GPU */
 	policy.limit[0].bytes = 17;
 	KUNIT_EXPECT_EQ(test, try_charge(1, ANY, 1, &c, &over), 0);
 	policy.limit[0].bytes = 10;
@@ -666,7 +670,7 @@ static void ledger_limits_of_minors(struct kunit *test)
 	ledger_cancel(&l, d);
 	KUNIT_EXPECT_EQ(test, try_charge(1, 2, 10, &a, &over), 0);
 	TASK(1);
-	KUNIT_EXPECT_EQ(test, usage.peak_device_bytes, 18ull);			/* not the sum of each one's peak */
+	KUNIT_EXPECT_EQ(test, usage.peak_device_bytes, 18ull);			/* not the sum of the peaks */
 	ledger_cancel(&l, a);
 	ledger_clear(&l);
 }
@@ -690,7 +694,7 @@ static void ledger_limits_of_kinds(struct kunit *test)
 	ledger_clear(&l);
 }
 
-/* Sizes that cannot be told make sums that say so, and leave them exact when they are gone. */
+/* Unknown sizes make a sum that saturates. When they are freed, the sum is exact again. */
 static void ledger_overflow(struct kunit *test)
 {
 	struct ledger_charge *c;
@@ -727,7 +731,7 @@ static void ledger_minors(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 3, 4, MEMORY, NULL), 0);
 	KUNIT_EXPECT_EQ(test, ledger_minor(&l, 100, 2, minors, 2), 3u);
 	KUNIT_EXPECT_EQ(test, ledger_minor(&l, 100, 4, minors, 2), 3u);
-	KUNIT_EXPECT_EQ(test, ledger_minor(&l, 100, 4, minors, 1), ANY);	/* an instance that nobody knows */
+	KUNIT_EXPECT_EQ(test, ledger_minor(&l, 100, 4, minors, 1), ANY);	/* an unknown device instance */
 	KUNIT_EXPECT_EQ(test, ledger_minor(&l, 100, 100, minors, 2), ANY);
 	KUNIT_EXPECT_EQ(test, ledger_minor(&l, 100, 9, minors, 2), ANY);
 	KUNIT_EXPECT_EQ(test, ledger_minor(&l, 101, 2, minors, 2), ANY);
@@ -737,7 +741,7 @@ static void ledger_minors(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, add(1, 1, 100, 20, 21, MEMORY, NULL), 0);	/* below a device that is made up */
 	KUNIT_EXPECT_EQ(test, ledger_minor(&l, 100, 21, minors, 2), ANY);
 	call = (struct rm_call){ .client = 100, .parent = 100, .object = 20, .code = NV01_DEVICE_0 };
-	KUNIT_ASSERT_EQ(test, ledger_add(&l, &s, 1, &call, 20, NULL), 0);	/* and is seen at last */
+	KUNIT_ASSERT_EQ(test, ledger_add(&l, &s, 1, &call, 20, NULL), 0);	/* and is now seen */
 	KUNIT_EXPECT_EQ(test, ledger_minor(&l, 100, 21, minors, 2), 5u);
 	ledger_clear(&l);
 }
@@ -754,7 +758,7 @@ static void ledger_timeslices(struct kunit *test)
 	ledger_timeslice(&l, &s, 1000);
 	TASK(1);
 	KUNIT_EXPECT_EQ(test, usage.timeslices, 3ull);
-	KUNIT_EXPECT_EQ(test, usage.timeslice_us, 1000ull);		/* the last one, of whatever GPU */
+	KUNIT_EXPECT_EQ(test, usage.timeslice_us, 1000ull);		/* the last one, on any GPU */
 	KUNIT_EXPECT_EQ(test, ledger_usage(&l, VGPU_SCOPE_CGROUP, 7, 1, &usage), 0);
 	KUNIT_EXPECT_EQ(test, usage.timeslices, 2ull);
 	KUNIT_EXPECT_EQ(test, usage.timeslice_us, 3000ull);
@@ -770,7 +774,7 @@ static void ledger_timeslices(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, usage.allocations, 0ull);
 	KUNIT_EXPECT_EQ(test, ledger_exit(&l, 1), 0ull);
 	KUNIT_EXPECT_EQ(test, l.tasks.count, 0ull);
-	memory_fail_at = 1;			/* lost, and no harm */
+	memory_fail_at = 1;			/* the count is lost without harm */
 	ledger_denied(&l, &s);
 	ledger_clear(&l);
 	s.cgroups = 1000;			/* more than there can be */
@@ -779,7 +783,7 @@ static void ledger_timeslices(struct kunit *test)
 	ledger_clear(&l);
 }
 
-/* A process that has ended while others have its file open: its memory stays charged to its cgroups until that closes. */
+/* A process ends while others have its file open: its memory stays charged to its cgroups until the file is closed. */
 static void ledger_owner_leaves(struct kunit *test)
 {
 	start();
@@ -790,7 +794,7 @@ static void ledger_owner_leaves(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 1), 20 * MIB);
 	KUNIT_EXPECT_EQ(test, TASK(1), 0ull);
 	KUNIT_EXPECT_EQ(test, CGROUP(10), 4 * MIB);
-	EXPECT_USE(test, 2, 24 * MIB);			/* what it holds a duplicate of is its own now */
+	EXPECT_USE(test, 2, 24 * MIB);			/* its duplicate is charged to it now */
 	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 1), 0ull);
 	KUNIT_EXPECT_EQ(test, ledger_exit(&l, 1), 0ull);	/* another process of that number */
 	KUNIT_EXPECT_EQ(test, CGROUP(10), 4 * MIB);
@@ -801,7 +805,7 @@ static void ledger_owner_leaves(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, CGROUP(7), 0ull);
 	KUNIT_EXPECT_EQ(test, l.tasks.count, 0ull);
 
-	/* A client of no file has nothing else to go with. */
+	/* A client without a file ends with the process, since nothing else could end it. */
 	KUNIT_ASSERT_EQ(test, dup(3, 300, 301, 1, 1), 0);
 	KUNIT_EXPECT_EQ(test, ledger_leave(&l, 3), 0ull);
 	KUNIT_EXPECT_EQ(test, l.objects.table.count, 0ull);
@@ -809,7 +813,8 @@ static void ledger_owner_leaves(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, memory_live, 0ull);
 }
 
-/* Each allocation of a small life fails once; whatever comes of it, the books are right and empty in the end. */
+/* Each allocation in a short sequence of calls fails once. After each failure the accounts must be right, and empty
+ * at the end. */
 static int life(struct kunit *test)
 {
 	struct ledger_charge *c = NULL;
@@ -841,7 +846,7 @@ static void ledger_without_memory(struct kunit *test)
 		failed = life(test);
 		KUNIT_EXPECT_TRUE(test, failed == 0 || failed == -ENOMEM);
 		if (memory_fail_at)
-			break;		/* none was left to fail */
+			break;		/* no allocation was left to fail */
 		held = CGROUP(7);
 		freed = ledger_exit(&l, 1);
 		freed += ledger_exit(&l, 2);

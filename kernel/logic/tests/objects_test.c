@@ -6,7 +6,7 @@
 
 static struct rm_objects t;
 static struct rm_object o[OBJECTS];
-static u32 gone[OBJECTS], released;	/* gone: when, from 1 on */
+static u32 gone[OBJECTS], released;	/* gone: the order of their release, from 1 on */
 
 static void start(void)
 {
@@ -22,7 +22,7 @@ static void release(struct rm_object *object, void *context)
 
 	KUNIT_EXPECT_EQ(test, gone[object - o], 0u);
 	gone[object - o] = ++released;
-	memset(object, 0xa5, sizeof(*object));	/* nobody may look at it again */
+	memset(object, 0xa5, sizeof(*object));	/* so that nobody can use it any more */
 }
 
 /* client 1: 0 with 1 and 2 below it, 3 and 4 below 1, 5 below 3; client 2: 6 with 7 below it. */
@@ -80,7 +80,7 @@ static void objects_subtrees(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, t.table.count, 0ull);
 }
 
-/* Any sibling may go, whatever its place. */
+/* A sibling in any place can be removed. */
 static void objects_siblings(struct kunit *test)
 {
 	u32 i, out, left;
@@ -120,7 +120,7 @@ static void objects_move(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, released, 8u);
 }
 
-/* A chain that would overflow any stack if it were followed by recursion, and a broad one. */
+/* A chain too deep for recursion on any stack, and an object with very many children. */
 static void objects_deep_and_broad(struct kunit *test)
 {
 	u32 i, wrong;
@@ -160,7 +160,7 @@ static void objects_unused(struct kunit *test)
 
 	plant(test);
 	KUNIT_EXPECT_EQ(test, rm_unused(&t, 1, &next), 9u);
-	KUNIT_EXPECT_EQ(test, rm_unused(&t, 1, &next), 11u);		/* 10 is taken */
+	KUNIT_EXPECT_EQ(test, rm_unused(&t, 1, &next), 11u);		/* 10 is used */
 	KUNIT_EXPECT_EQ(test, next, 12u);
 	next = 1;
 	KUNIT_EXPECT_EQ(test, rm_unused(&t, 0, &next), 3u);		/* as clients 1 and 2 are */

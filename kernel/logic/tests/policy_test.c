@@ -23,7 +23,7 @@ static const struct vgpu_limits *limits(u64 memory, u64 min, u64 max, u32 weight
 	return &l;
 }
 
-/* One of process 10 in cgroup 300, which lies in 200, which lies in 100. */
+/* Resolves the policy of process 10 in cgroup 300, which is below 200, which is below 100. */
 static void resolve(u32 tgid, u32 minor)
 {
 	struct policy_subject s = { tgid, minor, 3, { 300, 200, 100 } };
@@ -65,13 +65,13 @@ static void policy_tables(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, memcmp(&l, limits(1, 2, 3, 4, 1), sizeof(l)), 0);
 	KUNIT_EXPECT_EQ(test, policy_get_tgid(&p, 10, ANY, &l), 0);
 	KUNIT_EXPECT_EQ(test, l.memory_limit_bytes, 5ull);
-	KUNIT_EXPECT_EQ(test, policy_get_tgid(&p, 10, 1, &l), -ENOENT);	/* that for any stands for itself alone */
+	KUNIT_EXPECT_EQ(test, policy_get_tgid(&p, 10, 1, &l), -ENOENT);	/* the policy for any GPU has an entry of its own */
 	KUNIT_EXPECT_EQ(test, policy_get_cgroup(&p, 10, 0, &l), 0);
 	KUNIT_EXPECT_EQ(test, l.memory_limit_bytes, 6ull);
 	KUNIT_EXPECT_EQ(test, policy_get_cgroup(&p, 1ull << 32 | 10, 0, &l), 0);
 	KUNIT_EXPECT_EQ(test, l.memory_limit_bytes, 7ull);
 
-	KUNIT_ASSERT_EQ(test, policy_set_tgid(&p, 10, 0, limits(8, 0, 0, 0, 0)), 0);	/* in its place */
+	KUNIT_ASSERT_EQ(test, policy_set_tgid(&p, 10, 0, limits(8, 0, 0, 0, 0)), 0);	/* replaces it */
 	KUNIT_EXPECT_EQ(test, p.tgid.count, 2ull);
 	KUNIT_EXPECT_EQ(test, policy_get_tgid(&p, 10, 0, &l), 0);
 	KUNIT_EXPECT_EQ(test, memcmp(&l, limits(8, 0, 0, 0, 0), sizeof(l)), 0);
@@ -118,8 +118,8 @@ static void policy_max(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, policy_set_tgid(&p, 1, 0, limits(1, 0, 0, 0, 0)), 0);
 	KUNIT_EXPECT_EQ(test, policy_set_tgid(&p, 1, 1, limits(1, 0, 0, 0, 0)), 0);
 	KUNIT_EXPECT_EQ(test, policy_set_tgid(&p, 1, 2, limits(1, 0, 0, 0, 0)), -ENOSPC);
-	KUNIT_EXPECT_EQ(test, policy_set_tgid(&p, 1, 1, limits(2, 0, 0, 0, 0)), 0);	/* takes no place */
-	KUNIT_EXPECT_EQ(test, policy_set_cgroup(&p, 1, 0, limits(1, 0, 0, 0, 0)), 0);	/* a table of its own */
+	KUNIT_EXPECT_EQ(test, policy_set_tgid(&p, 1, 1, limits(2, 0, 0, 0, 0)), 0);	/* replacing needs no further entry */
+	KUNIT_EXPECT_EQ(test, policy_set_cgroup(&p, 1, 0, limits(1, 0, 0, 0, 0)), 0);	/* cgroups have a table of their own */
 	KUNIT_EXPECT_EQ(test, policy_clear_tgid(&p, 1, 0), 0);
 	KUNIT_EXPECT_EQ(test, policy_set_tgid(&p, 1, 2, limits(1, 0, 0, 0, 0)), 0);
 	policies_clear(&p);
@@ -166,7 +166,7 @@ static void policy_scopes(struct kunit *test)
 	resolve(11, 0);			/* another process in the cgroup */
 	KUNIT_EXPECT_EQ(test, out.scope, VGPU_SCOPE_CGROUP);
 
-	policy_set_tgid(&p, 10, ANY, limits(0, 0, 0, 3, 0));	/* without a limit: the cgroup's does not come in */
+	policy_set_tgid(&p, 10, ANY, limits(0, 0, 0, 3, 0));	/* a policy without a limit: the cgroup's limit does not apply either */
 	resolve(10, 0);
 	KUNIT_EXPECT_EQ(test, out.limits, 0u);
 	policies_clear(&p);
@@ -191,7 +191,7 @@ static void policy_unknown_minor(struct kunit *test)
 	policy_set_tgid(&p, 10, 8, limits(3, 0, 0, 0, VGPU_LIMIT_DRY_RUN));
 	policy_set_cgroup(&p, 200, 3, limits(4, 0, 0, 0, 0));
 	defaults.memory_limit_bytes = 5;
-	resolve(10, ANY);		/* the process may have no policy for that GPU, nor the cgroup */
+	resolve(10, ANY);		/* neither process nor cgroup may have a policy for that GPU */
 	KUNIT_EXPECT_EQ(test, out.limits, 3u);
 	expect_limit(test, 0, 3, 0, true);
 	expect_limit(test, 1, 4, 200, false);
@@ -216,7 +216,7 @@ static void policy_minors(struct kunit *test)
 	resolve(11, 5);
 	KUNIT_EXPECT_EQ(test, out.timeslice.weight, 4u);
 	KUNIT_EXPECT_EQ(test, out.limits, 1u);
-	resolve(11, 6);			/* near for any goes before far for the minor */
+	resolve(11, 6);			/* a near policy for any GPU wins over a far one for the minor */
 	KUNIT_EXPECT_EQ(test, out.timeslice.weight, 3u);
 	KUNIT_EXPECT_EQ(test, out.limits, 2u);
 	expect_limit(test, 0, 3, 300, false);
@@ -227,7 +227,7 @@ static void policy_minors(struct kunit *test)
 	expect_limit(test, 0, 3, 300, false);
 	expect_limit(test, 1, 5, 100, false);
 	policy_clear_tgid(&p, 10, ANY);
-	resolve(10, 6);			/* its own is for another GPU */
+	resolve(10, 6);			/* its own policy is for another GPU */
 	KUNIT_EXPECT_EQ(test, out.scope, VGPU_SCOPE_CGROUP);
 	policies_clear(&p);
 }
@@ -243,7 +243,7 @@ static void policy_nested(struct kunit *test)
 	policy_set_cgroup(&p, 300, ANY, limits(20 * MIB, 0, 0, 0, 0));
 	resolve(10, 0);
 	KUNIT_EXPECT_EQ(test, out.cgroup_id, 300ull);
-	KUNIT_EXPECT_EQ(test, out.timeslice.weight, 0u);	/* the nearest alone, whatever it says */
+	KUNIT_EXPECT_EQ(test, out.timeslice.weight, 0u);	/* only the nearest counts, whatever it says */
 	KUNIT_EXPECT_EQ(test, out.timeslice.min_us, 0ull);
 	KUNIT_EXPECT_FALSE(test, out.dry_run);
 	KUNIT_EXPECT_EQ(test, out.limits, 2u);
@@ -286,7 +286,7 @@ static void policy_module_defaults(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, out.timeslice.max_us, 5000ull);
 
 	policy_set_cgroup(&p, 300, ANY, limits(0, 2000, 0, 3, 0));
-	resolve(10, 0);			/* is covered: the module's limit is not for it, its bounds are where it has none */
+	resolve(10, 0);			/* a policy covers it: the module's limit does not apply, but its bounds do where the policy has none */
 	KUNIT_EXPECT_EQ(test, out.limits, 0u);
 	KUNIT_EXPECT_EQ(test, out.timeslice.min_us, 2000ull);
 	KUNIT_EXPECT_EQ(test, out.timeslice.max_us, 5000ull);
@@ -317,7 +317,7 @@ static void policy_dry_run(struct kunit *test)
 	resolve(11, 0);
 	KUNIT_EXPECT_FALSE(test, out.dry_run);
 	expect_limit(test, 0, 1, 300, false);
-	defaults.dry_run = true;	/* the module only looks, whatever they say */
+	defaults.dry_run = true;	/* the module is in a dry run, whatever the policies say */
 	resolve(11, 0);
 	KUNIT_EXPECT_TRUE(test, out.dry_run);
 	expect_limit(test, 0, 1, 300, true);
@@ -366,7 +366,7 @@ static void policy_without_memory(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, p.tgid.count + p.cgroup.count, 0ull);
 	}
 	KUNIT_EXPECT_EQ(test, policy_set_tgid(&p, 1, 0, limits(1, 0, 0, 0, 0)), 0);
-	memory_fail_at = 1;		/* to replace needs none */
+	memory_fail_at = 1;		/* replacing needs no memory */
 	KUNIT_EXPECT_EQ(test, policy_set_tgid(&p, 1, 0, limits(2, 0, 0, 0, 0)), 0);
 	policies_clear(&p);
 }
@@ -386,7 +386,7 @@ static void policy_binding(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, policy_set_cgroup(&p, 400, 0, limits(1, 1, 1, 2, 0)), 0);
 	KUNIT_ASSERT_EQ(test, policy_set_tgid(&p, 10, 0, limits(0, 0, 0, 1, 0)), 0);
 	KUNIT_ASSERT_EQ(test, policy_set_tgid(&p, 10, 1, limits(1, 1, 1, 2, VGPU_LIMIT_DRY_RUN)), 0);
-	KUNIT_EXPECT_FALSE(test, binds(false) || binds(true));		/* others', none, and one that only looks */
+	KUNIT_EXPECT_FALSE(test, binds(false) || binds(true));		/* of others; none; and one in a dry run */
 	KUNIT_ASSERT_EQ(test, policy_set_cgroup(&p, 100, 7, limits(1, 0, 0, 0, 0)), 0);
 	KUNIT_EXPECT_TRUE(test, binds(false) && !binds(true));
 	KUNIT_ASSERT_EQ(test, policy_set_cgroup(&p, 100, 7, limits(0, 0, 0, 2, 0)), 0);

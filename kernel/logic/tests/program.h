@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Bytes as programs: each is a series of calls of the logic, made on it and beside it on a model that is as simple as can be, and after every
- * call the two are compared. The fuzzer finds the bytes, the suites take random ones.
- */
+/* Bytes as programs: each program is a series of calls of the logic. Every call is made on the logic and on a very
+ * simple model, and then the two are compared. The fuzzer searches for programs; the suites use random ones. */
 #ifndef LOGIC_TESTS_PROGRAM_H
 #define LOGIC_TESTS_PROGRAM_H
 
@@ -32,7 +30,7 @@ static inline u8 program_byte(struct program *p)
 	} while (0)
 
 void program_ledger(struct program *p);		/* ledger, accounts, policies and objects */
-void program_ledger_failing(struct program *p);	/* the same with allocations that fail, and without a model: all must be empty in the end */
+void program_ledger_failing(struct program *p);	/* the same with failing allocations and without a model: everything must be empty at the end */
 void program_handles(struct program *p);
 void program_rmcall(struct program *p);
 void program_gpus(struct program *p);

@@ -3,7 +3,7 @@
 #include "program.h"
 #include "suite.h"
 
-/* A text that is in order but for some bytes, which the program names. */
+/* A valid text in which the program changes some bytes. */
 void program_gpus(struct program *p)
 {
 	static const char whole[] =

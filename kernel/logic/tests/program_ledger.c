@@ -3,15 +3,15 @@
 #include "program.h"
 #include "suite.h"
 
-/* Few of each, so that they meet. A client's number is a handle in it, too. */
-#define TASKS 4			/* 1 to 4, with cgroups of their own above which others lie that they share */
+/* Few of each, so that calls affect the same ones. A client's number is also a handle in that client. */
+#define TASKS 4			/* 1 to 4, with a cgroup each and shared cgroups above these */
 #define CLIENTS 5		/* 1 to 4 */
 #define HANDLES 9		/* 1 to 8 */
 #define FILES 4			/* 0 to 3 */
 #define CHARGES 24
 #define POLICIES 24
 #define LEVELS 3
-#define IDS 32			/* of tasks and cgroups, which are told apart by scope */
+#define IDS 32			/* of tasks and cgroups; the scope distinguishes them */
 #define NOTHING (-1)
 
 typedef unsigned __int128 u128;
@@ -26,7 +26,7 @@ struct model_charge {
 	bool there, pending;
 	enum rm_memory kind;
 	u64 bytes;
-	u32 minor, task, levels;	/* task 0: one that is gone */
+	u32 minor, task, levels;	/* task 0: one that has ended */
 	u64 cgroup[LEVELS];
 	struct ledger_charge *real;
 };
@@ -63,7 +63,7 @@ static u32 slot(u32 minor)
 	return minor == VGPU_MINOR_ANY ? 2 : minor;
 }
 
-/* What is charged, added up anew. scope 0: tasks, 1: cgroups. */
+/* The sums of all charges, computed anew. scope 0: tasks, 1: cgroups. */
 static u128 sums[2][IDS][3][RM_MEMORY_KINDS];
 static u64 numbers[2][IDS][3];
 
@@ -91,7 +91,7 @@ static u64 use_of_all(u32 scope, u64 id, enum rm_memory kind)
 	return saturated(sums[scope][id][0][kind] + sums[scope][id][1][kind] + sums[scope][id][2][kind]);
 }
 
-/* Accounts that come into being, and peaks, after a charge has come to where it is. */
+/* Updates accounts and peaks for a charge that was added. */
 static void arrive(u32 scope, u64 id, u32 minor)
 {
 	struct model_account *a = &m.account[scope][id][slot(minor)];
@@ -138,7 +138,7 @@ static u64 lesser(u64 a, u64 b)
 	return !a || (b && b < a) ? b : a;
 }
 
-/* What holds at a level, if anything does; sure: and whatever the GPU is. */
+/* The limits of a level, if there are any. sure: they apply to any GPU. */
 static bool limits_for(enum vgpu_scope scope, u64 id, u32 minor, struct vgpu_limits *l, bool *sure)
 {
 	struct model_policy *q = policy_at(scope, id, minor);
@@ -288,7 +288,7 @@ static void model_remove(u32 c, u32 h)
 
 	for (other = 0; other < HANDLES; other++)
 		if (m.object[c][other].there && m.object[c][other].parent == (int)h && other != h)
-			model_remove(c, other);		/* no deeper than there are handles */
+			model_remove(c, other);		/* the depth is at most the number of handles */
 	o->there = false;
 	if (o->charge == NOTHING || last_holder(o->charge, false, &other) != NOTHING)
 		return;
@@ -423,7 +423,7 @@ static void close_file(struct program *p)
 	PROGRAM_EXPECT(p, freed == m.freed);
 }
 
-/* What the process is charged goes to whom the last one belongs to that took hold of it, or stays with its cgroups alone. */
+/* Charges of the process move to the owner of the last duplicate, or stay with the cgroups alone. */
 static void model_leave(u32 task)
 {
 	u32 c, i;
@@ -463,7 +463,7 @@ static void exit_task(struct program *p)
 	PROGRAM_EXPECT(p, freed == m.freed);
 }
 
-/* As exit_task, but clients of a file stay, as nobody's. */
+/* As exit_task, but clients that have a file stay, without an owner. */
 static void leave_task(struct program *p)
 {
 	u32 task = 1 + program_byte(p) % TASKS, c;
@@ -623,7 +623,7 @@ static void compare_account(struct program *p, u32 scope, u64 id)
 			sum.timeslice_us = a->timeslice_us;
 		}
 		if (i == 2)
-			break;		/* an unknown GPU cannot be asked for alone */
+			break;		/* an unknown GPU cannot be asked for */
 		err = ledger_usage(&ledger, scope ? VGPU_SCOPE_CGROUP : VGPU_SCOPE_TGID, id, i, memset(&u, 0, sizeof(u)));
 		PROGRAM_EXPECT(p, err == (a->there ? 0 : -ENOENT));
 		PROGRAM_EXPECT(p, u.device_bytes == saturated(sums[scope][id][i][RM_MEMORY_DEVICE]));
@@ -738,7 +738,8 @@ void program_ledger(struct program *p)
 	finish(p, false);
 }
 
-/* Calls as above, whatever they answer; only charges are kept track of, since their owner must not lose them. */
+/* Makes calls as above and ignores their answers. It only keeps track of charges, since their owner must not lose
+ * them. */
 void program_ledger_failing(struct program *p)
 {
 	const struct policy_limit *over;

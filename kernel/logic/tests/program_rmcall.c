@@ -3,7 +3,7 @@
 #include "program.h"
 #include "suite.h"
 
-/* A copy of so many bytes of the program, and no more, so that whoever reads past them is caught. */
+/* A copy of exactly so many bytes of the program, so that a sanitizer finds reads past them. */
 static u8 *take(struct program *p, u32 bytes)
 {
 	u8 *copy = logic_alloc(bytes ? bytes : 1);

@@ -2,7 +2,7 @@
 #include "program.h"
 #include "suite.h"
 
-/* So many random programs of up to so many bytes; the first that goes wrong is named. */
+/* Runs a number of random programs of up to a number of bytes, and reports the first that fails. */
 static void run(struct kunit *test, void (*program)(struct program *p), u32 programs, u32 bytes)
 {
 	static u8 code[2048];

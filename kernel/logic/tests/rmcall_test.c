@@ -13,7 +13,7 @@ static void decode(u32 escape, u32 size, const void *arg)
 	rm_decode(escape, size, arg, &call);
 }
 
-/* Numbers and sizes as NVIDIA's sources give them (see rmcall.c), not by way of nvrm.h. */
+/* Numbers and sizes from NVIDIA's sources (see rmcall.c), not from nvrm.h. */
 static void rmcall_layouts(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, sizeof(struct nvos00), 16ul);
@@ -112,7 +112,7 @@ static void rmcall_alloc(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, call.code, 0x1234u);
 		KUNIT_EXPECT_EQ(test, call.memory, RM_MEMORY_NONE);
 		KUNIT_EXPECT_EQ(test, call.bytes, 0ull);
-		KUNIT_EXPECT_EQ(test, call.params.bytes, 0u);	/* of a class that says nothing of memory */
+		KUNIT_EXPECT_EQ(test, call.params.bytes, 0u);	/* of a class without memory */
 		KUNIT_EXPECT_FALSE(test, call.serialized);
 		KUNIT_EXPECT_EQ(test, call.status_offset, calls[i].status_offset);
 		KUNIT_EXPECT_EQ(test, rm_result(calls[i].escape, calls[i].size, calls[i].arg).status, calls[i].status);
@@ -126,7 +126,7 @@ static void rmcall_alloc(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, call.serialized);
 }
 
-/* What the driver reads of the parameters depends on the class, whatever the call says of their size. */
+/* How much of the parameters the driver reads depends on the class, not on the size in the call. */
 static void rmcall_params_wanted(struct kunit *test)
 {
 	static const struct { u32 class, bytes; } wanted[] = {
@@ -198,7 +198,7 @@ static void rmcall_memory(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, rm_memory_of(0xa06c, 0, 0), RM_MEMORY_NONE);
 }
 
-/* Of what cannot be read the most is assumed. */
+/* For parameters that cannot be read, the largest size is assumed. */
 static void rmcall_memory_unread(struct kunit *test)
 {
 	static const struct { u32 class; enum rm_memory memory; } of[] = {
@@ -246,10 +246,10 @@ static void rmcall_descriptor_and_range(struct kunit *test)
 	v.limit = 0x1000;
 	alloc(0x70, &v, 16);
 	KUNIT_EXPECT_EQ(test, call.bytes, 1ull);
-	v.limit = 0xfff;		/* before it begins: the driver refuses that */
+	v.limit = 0xfff;		/* the end is before the start: the driver refuses that */
 	alloc(0x70, &v, 16);
 	KUNIT_EXPECT_EQ(test, call.bytes, 0ull);
-	v.limit = 0;			/* a whole address space, and nothing of it */
+	v.limit = 0;			/* a whole address space, of which nothing is reserved */
 	v.offset = 0;
 	alloc(0x70, &v, 16);
 	KUNIT_EXPECT_EQ(test, call.bytes, 0ull);
@@ -448,7 +448,7 @@ static void rmcall_others(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, call.serialized);
 	KUNIT_EXPECT_EQ(test, call.status_offset, 28u);
 	KUNIT_EXPECT_EQ(test, rm_result(NV_ESC_RM_CONTROL, sizeof(c), &c).status, 4u);
-	rm_decode_params(&call, &f, sizeof(f));		/* of an allocation alone */
+	rm_decode_params(&call, &f, sizeof(f));		/* only for allocations */
 	KUNIT_EXPECT_EQ(test, call.bytes, 0ull);
 	c.flags = 4;
 	decode(NV_ESC_RM_CONTROL, sizeof(c), &c);

@@ -10,7 +10,7 @@
 #endif
 #include "../portable.h"
 
-/* Blocks that are out, and which allocation from now on fails: 1 is the next one, 0 none. */
+/* The number of live blocks, and the number of the allocation from now on that fails: 1 is the next one, 0 none. */
 extern u64 memory_live, memory_fail_at;
 
 static inline int suite_init(struct kunit *test)
@@ -30,7 +30,7 @@ static inline void suite_exit(struct kunit *test)
 	static struct kunit_suite title##_suite = { .name = #title, .init = suite_init, .exit = suite_exit, .test_cases = cases }; \
 	kunit_test_suite(title##_suite)
 
-/* The same numbers each time. */
+/* Returns the same sequence each time. */
 static inline u64 next_random(u64 *state)
 {
 	*state ^= *state << 13;

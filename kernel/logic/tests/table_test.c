@@ -37,13 +37,13 @@ static void table_keys(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, insert(i), 0);
 		KUNIT_ASSERT_EQ(test, table.count, i + 1ull);
 	}
-	KUNIT_EXPECT_TRUE(test, NODES <= 1u << table.bits);	/* it has grown with what is in it */
+	KUNIT_EXPECT_TRUE(test, NODES <= 1u << table.bits);	/* it grows with its content */
 	for (i = 0; i < NODES; i++)
 		KUNIT_ASSERT_PTR_EQ(test, table_find(&table, i % 50, i / 50), &nodes[i]);
 	KUNIT_EXPECT_PTR_EQ(test, table_find(&table, 50, 0), NULL);
 	KUNIT_EXPECT_PTR_EQ(test, table_find(&table, 0, NODES / 50), NULL);
 
-	/* All 64 bits of both count. */
+	/* All 64 bits of both keys count. */
 	KUNIT_EXPECT_PTR_EQ(test, table_find(&table, 1ull << 32, 0), NULL);
 	KUNIT_EXPECT_PTR_EQ(test, table_find(&table, 0, 1ull << 63), NULL);
 
@@ -71,7 +71,7 @@ static void table_twice(struct kunit *test)
 	table_clear(&table, NULL, NULL);
 }
 
-/* The members of a group are found each once, whatever else is there and however the table grew. */
+/* Each member of a group is found exactly once, whatever else is in the table and however it grew. */
 static void table_groups(struct kunit *test)
 {
 	struct table_node *n;
@@ -105,7 +105,7 @@ static int visit(struct table_node *n, void *context)
 	visits[n - nodes]++;
 	if (n->a == 3) {
 		table_remove(&table, n);
-		memset(n, 0xff, sizeof(*n));	/* and is gone */
+		memset(n, 0xff, sizeof(*n));	/* and is freed */
 	}
 	return 0;
 }
@@ -156,7 +156,7 @@ static void table_without_memory(struct kunit *test)
 	memory_fail_at = 1;
 	KUNIT_EXPECT_EQ(test, insert(0), -ENOMEM);
 	KUNIT_EXPECT_EQ(test, table.count, 0ull);
-	/* Once there are buckets it does without more. */
+	/* With enough buckets it needs no more memory. */
 	for (i = 0; i < NODES; i++) {
 		memory_fail_at = i ? 1 : 0;
 		KUNIT_ASSERT_EQ(test, insert(i), 0);

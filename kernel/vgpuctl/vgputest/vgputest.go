@@ -1,5 +1,5 @@
-// Package vgputest stands in for the kernel module vgpu in tests of programs that use package vgpuctl: a Module answers as the
-// kernel does, but watches no driver.
+// Package vgputest replaces the kernel module vgpu in tests of programs that use package vgpuctl: a Module answers as
+// the kernel does, but watches no driver.
 package vgputest
 
 import (
@@ -11,24 +11,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Module is a module with its policies; New makes one. Its fields are set before it is used.
+// Module is a simulated module with its policies; New makes one. Set its fields before use.
 type Module struct {
 	Info  vgpuctl.Info
-	Stats vgpuctl.Stats // Policies and CgroupPolicies, which is the number of those there are, aside
-	// Processes are those that there are; nil: all.
+	Stats vgpuctl.Stats // without Policies and CgroupPolicies, which are counted
+	// Processes are the existing processes; nil: all numbers.
 	Processes map[uint32]bool
-	// Cgroups are those that there are; nil: all.
+	// Cgroups are the existing cgroups; nil: all ids.
 	Cgroups map[uint64]bool
-	// Usage is what GET_USAGE answers, by its three first fields; of others nothing is known.
+	// Usage are the answers of GET_USAGE, found by their first three fields. Other processes and cgroups have used no
+	// GPU.
 	Usage []vgpuctl.Usage
-	// Fail is asked before every request; what is not 0 is the answer.
+	// Fail is called before every request. If it does not return 0, that is the answer.
 	Fail func(request uint32) unix.Errno
 
 	mutex   sync.Mutex
 	tasks   map[taskKey]vgpuctl.Limits
 	cgroups map[cgroupKey]vgpuctl.Limits
 	events  []vgpuctl.Event // the last ones
-	more    chan struct{}   // is closed when one comes
+	more    chan struct{}   // is closed at the next event
 }
 
 type (
@@ -42,7 +43,7 @@ type (
 	}
 )
 
-// EventsKept is how many events there are to be read. A slower reader loses the oldest.
+// EventsKept is the number of events that can still be read. A slower reader loses the oldest.
 const EventsKept = 4096
 
 // New makes a module that is hooked to a driver, in dry-run and allowed to enforce.
@@ -74,7 +75,7 @@ func (m *Module) Emit(events ...vgpuctl.Event) {
 	m.more = make(chan struct{})
 }
 
-// Policies are those of processes that there are.
+// Policies are the policies of existing processes.
 func (m *Module) Policies() []vgpuctl.Policy {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -85,7 +86,7 @@ func (m *Module) Policies() []vgpuctl.Policy {
 	return all
 }
 
-// CgroupPolicies are those of cgroups that there are.
+// CgroupPolicies are the policies of existing cgroups.
 func (m *Module) CgroupPolicies() []vgpuctl.CgroupPolicy {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -99,7 +100,7 @@ func (m *Module) CgroupPolicies() []vgpuctl.CgroupPolicy {
 // handle is an open device; it is a vgpuctl.Driver.
 type handle struct {
 	module *Module
-	last   uint64 // sequence of the event read last
+	last   uint64 // sequence of the last event read
 }
 
 func (h *handle) Close() error { return nil }
@@ -121,7 +122,7 @@ func (h *handle) Read(ctx context.Context, p []byte) (int, error) {
 	}
 }
 
-// take writes the events that there are and fit, and returns what is closed when there are more.
+// take writes as many events as fit, and returns a channel that is closed when there are more.
 func (h *handle) take(p []byte) (n int, more <-chan struct{}) {
 	m := h.module
 	m.mutex.Lock()
@@ -148,7 +149,7 @@ func encode(p []byte, value any) int {
 	return n
 }
 
-// with decodes an argument, lets answer change it, and encodes it.
+// with decodes an argument, calls answer to change it, and encodes it again.
 func with[T any](argument []byte, answer func(*T) unix.Errno) unix.Errno {
 	var value T
 	if _, err := binary.Decode(argument, binary.NativeEndian, &value); err != nil || binary.Size(value) != len(argument) {
@@ -211,7 +212,7 @@ func (m *Module) answer(request uint32, argument []byte) unix.Errno {
 	return unix.ENOTTY
 }
 
-// change sets, gets or clears a policy, by how: 0, 1 or 2.
+// change sets, gets or clears a policy if how is 0, 1 or 2.
 func change[K comparable](policies map[K]vgpuctl.Limits, how uint32, key K, limits *vgpuctl.Limits) unix.Errno {
 	there, ok := policies[key]
 	switch how {

@@ -8,12 +8,12 @@ import (
 	"github.com/nvmlfab/nvmlfab/tests/debian"
 )
 
-// build makes everything that goes into the virtual machine.
+// build makes all files of the virtual machine.
 func build(kernel debian.Kernel) (*initramfs, error) {
 	make := func(target string, args ...string) error {
 		return command(nil, "make", append([]string{"--no-print-directory", "-C", "kernel", target}, args...)...)
 	}
-	// The variable of an outer make would have this one speak of its folder.
+	// With the variable of an outer make, this make would print its folder.
 	os.Unsetenv("MAKEFLAGS")
 	if err := make("kernel", "KDIR="+kernel.Headers); err != nil {
 		return nil, err

@@ -10,13 +10,13 @@ import (
 	"slices"
 )
 
-// initramfs is an archive in the format that the kernel unpacks at boot (cpio, newc).
+// initramfs is a cpio archive (newc), which the kernel unpacks at boot.
 type initramfs struct {
 	bytes.Buffer
 	names []string
 }
 
-// add puts a file there, and the folders above it first.
+// add adds a file, after the folders above it.
 func (a *initramfs) add(name string, mode os.FileMode, content []byte) {
 	if slices.Contains(a.names, name) {
 		return
@@ -40,7 +40,7 @@ func (a *initramfs) entry(name string, mode uint32, content []byte) {
 
 func (a *initramfs) pad() { a.Write(make([]byte, -a.Len()&3)) }
 
-// addFile puts a file of this machine there.
+// addFile adds a file of this machine.
 func (a *initramfs) addFile(name, from string) error {
 	content, err := os.ReadFile(from)
 	if err == nil {
@@ -49,8 +49,8 @@ func (a *initramfs) addFile(name, from string) error {
 	return err
 }
 
-// addProgram puts a program there that is linked dynamically, with its loader and libraries, which lie where they do here. Those that
-// are asked for by name alone are looked for in folders first.
+// addProgram adds a dynamically linked program with its loader and libraries, which get the paths that they have here.
+// It searches folders first for libraries that are named without a path.
 func (a *initramfs) addProgram(name, from string, folders ...string) error {
 	if err := a.addFile(name, from); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/nvmlfab/nvmlfab/tests/debian"
 )
 
-// addDynamic adds to /dynamic what tests of libraries need: the NVENC filter with a library that enumerates GPUs, NVIDIA's own libcuda, a
-// program that loads it, and strace.
+// addDynamic adds to /dynamic the files for tests of libraries: the NVENC filter with a library that enumerates GPUs,
+// NVIDIA's libcuda, a program that loads it, and strace.
 func (a *initramfs) addDynamic() error {
 	if err := command(nil, "make", "--no-print-directory", "dist/lib/libnvgpufilter.so"); err != nil {
 		return err

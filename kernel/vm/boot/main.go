@@ -1,8 +1,8 @@
 // Command boot runs the tests of the kernel modules in a virtual machine: go run ./kernel/vm/boot [-smp N] [-run REGEX]
 //
 // It builds the modules, their programs and the tests in ./kernel/vm, packs them into an initramfs, and starts Debian's
-// cloud kernel under qemu's own emulation, with the test binary as the first process. The virtual machine has neither disk nor network, and
-// nothing of it is left afterwards but what its console said, in dist/kernel.
+// cloud kernel under qemu's emulation, with the test binary as the first process. The virtual machine has neither disk
+// nor network. Only its console output is kept, in dist/kernel.
 package main
 
 import (
@@ -47,7 +47,7 @@ func main() {
 	flag.DurationVar(&o.limit, "limit", 30*time.Minute, "end the virtual machine as hung after this time")
 	flag.BoolVar(&o.verbose, "v", false, "print all of the console")
 	flag.Parse()
-	// qemu is to end with the thread that started it, however that ends.
+	// qemu ends with the thread that started it, however that ends, so this goroutine must keep its thread.
 	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
@@ -57,7 +57,7 @@ func main() {
 	}
 }
 
-// out is where everything is built, from the top of the tree.
+// out is the folder for all build results, relative to the top of the tree.
 const out = "dist/kernel"
 
 func boot(ctx context.Context, o options) error {
@@ -90,7 +90,7 @@ func boot(ctx context.Context, o options) error {
 	return start(ctx, qemu, kernel, image, filepath.Join(out, name+".console"), o)
 }
 
-// lock has other runs wait that would build the same files.
+// lock makes other runs wait that would build the same files.
 func lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func lock(ctx context.Context) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// start boots, shows what the tests say, and judges: qemu itself ends well whatever happens inside.
+// start boots, shows the output of the tests, and decides on success. qemu's own exit status says nothing about it.
 func start(stopped context.Context, qemu string, kernel debian.Kernel, image, log string, o options) error {
 	ctx, cancel := context.WithTimeout(stopped, o.limit)
 	defer cancel()
@@ -130,7 +130,8 @@ func start(stopped context.Context, qemu string, kernel debian.Kernel, image, lo
 	default:
 		threads = "single"
 	}
-	// no_timer_check: under emulation on a busy machine the kernel's test of its timer fails. What goes wrong in the kernel ends it at once: a warning, an oops, a lock-up, a task that hangs. The slabs are checked at each use.
+	// no_timer_check: under emulation on a busy machine the kernel's test of its timer fails. The other words make any
+	// problem end the kernel at once (a warning, an oops, a lock-up, a hung task) and check the slabs at each use.
 	words := []string{"console=ttyS0", "quiet", "no_timer_check", "panic=-1", "oops=panic", "panic_on_warn=1", "softlockup_panic=1",
 		"sysctl.kernel.watchdog_thresh=60",
 		"sysctl.kernel.hung_task_timeout_secs=240", "sysctl.kernel.hung_task_panic=1", "slub_debug=FZPU", "log_buf_len=4M", "random.trust_cpu=on", "mitigations=off"}
@@ -182,13 +183,13 @@ func start(stopped context.Context, qemu string, kernel debian.Kernel, image, lo
 	return nil
 }
 
-// endLine is what the tests in the virtual machine print last; see kernel/vm/main_test.go.
+// endLine is the last line of the tests in the virtual machine; see kernel/vm/main_test.go.
 var endLine = regexp.MustCompile(`^nvmlfab guest: exit (\d+)$`)
 
-// dull are lines that tell nothing unless something is wrong.
+// dull are lines that only matter if something is wrong.
 var dull = regexp.MustCompile(`^(=== (RUN|PAUSE|CONT|NAME) .*|PASS|\s*)$`)
 
-// follow prints what is of interest, and says what speaks against success.
+// follow prints the interesting lines, and returns an error if one of them shows a failure.
 func follow(console io.Reader, verbose bool) error {
 	end, tests := "", 0
 	lines := bufio.NewScanner(console)
@@ -215,7 +216,7 @@ func follow(console io.Reader, verbose bool) error {
 	return nil
 }
 
-// command runs a step that builds something.
+// command runs a build step.
 func command(env []string, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), env...)

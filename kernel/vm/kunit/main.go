@@ -1,7 +1,8 @@
 // Command kunit runs the suites of kernel/logic as KUnit, in a kernel that it builds for them: go run ./kernel/vm/kunit
 //
-// The kernel is Debian's 6.1 as User Mode Linux, a program like any other, with KASAN and UBSAN. Its source and what was
-// built stay in the user's cache; a second run compiles what has changed. It must run all that the suites hold in user space.
+// The kernel is Debian's 6.1 as User Mode Linux, which runs as an ordinary program, with KASAN and UBSAN. Source and
+// build stay in the user's cache, so a second run compiles only what has changed. Every case that runs in user space
+// must also run here.
 package main
 
 import (
@@ -73,7 +74,7 @@ func run() error {
 	return boot(build, whole)
 }
 
-// lock keeps others who would build in the same folder out.
+// lock makes others wait who would build in the same folder.
 func lock(dir string) (func(), error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -88,7 +89,7 @@ func lock(dir string) (func(), error) {
 	return func() { f.Close() }, nil
 }
 
-// source returns the folder of the kernel's source, fetched first if need be.
+// source returns the folder of the kernel's source. It fetches the source if necessary.
 func source() (string, error) {
 	dir, err := debian.Fetch("linux-source")
 	if err != nil {
@@ -101,7 +102,8 @@ func source() (string, error) {
 	return filepath.Dir(makefiles[0]), nil
 }
 
-// plant puts the logic and its suites into the kernel's source, as lib/nvmlfab. What has not changed is left alone, or it would be compiled again.
+// plant copies the logic and its suites into the kernel's source, as lib/nvmlfab. It leaves unchanged files alone,
+// since they would be compiled again.
 func plant(source string) error {
 	top := filepath.Join(source, "lib", "nvmlfab")
 	want := map[string]string{filepath.Join(top, "Makefile"): filepath.Join(dir, "kunit", "Makefile")}
@@ -157,7 +159,7 @@ func update(to, from string) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, text, 0o644))
 }
 
-// configure makes the kernel's configuration, if that is not the one that is there.
+// configure writes the kernel's configuration if it differs from the present one.
 func configure(source, build string) error {
 	fragment, err := filepath.Abs(filepath.Join(dir, "kunit", "config"))
 	if err != nil {
@@ -186,7 +188,7 @@ func configure(source, build string) error {
 	return os.WriteFile(done, wanted, 0o644)
 }
 
-// compile builds the kernel, and says now and then how far it is.
+// compile builds the kernel and reports its progress from time to time.
 func compile(source, build string) error {
 	fmt.Println("kunit: building the kernel, which takes minutes the first time")
 	return kbuild(source, build, &progress{last: time.Now()}, "-j"+strconv.Itoa(runtime.NumCPU()), "linux")
@@ -194,13 +196,13 @@ func compile(source, build string) error {
 
 var complaint = regexp.MustCompile(`(?i)error|warning|undefined|not found`)
 
-// kbuild runs the kernel's make; a failure names the lines of its output that say why.
+// kbuild runs the kernel's make. If it fails, the error has the lines that say why.
 func kbuild(source, build string, progress io.Writer, args ...string) error {
 	var output bytes.Buffer
 	cmd := exec.Command("nice", slices.Concat([]string{"make", "-C", source, "O=" + build, "ARCH=um"}, args)...)
 	cmd.Stdout = io.MultiWriter(&output, progress)
 	cmd.Stderr = cmd.Stdout
-	for _, v := range os.Environ() { // what a make around this one tells its own
+	for _, v := range os.Environ() { // an outer make sets variables for its own children
 		if name, _, _ := strings.Cut(v, "="); name != "MAKEFLAGS" && name != "MAKELEVEL" && name != "MFLAGS" && name != "MAKEOVERRIDES" {
 			cmd.Env = append(cmd.Env, v)
 		}
@@ -217,7 +219,7 @@ func kbuild(source, build string, progress io.Writer, args ...string) error {
 	return nil
 }
 
-// progress counts the files that make says it compiles.
+// progress counts the files that make compiles.
 type progress struct {
 	files int
 	last  time.Time
@@ -281,7 +283,7 @@ func verdict(ok bool) string {
 
 var fault = regexp.MustCompile(`BUG:|KASAN:|UBSAN:|WARNING:|Kernel panic|Oops`)
 
-// complaints are what the kernel found fault with beside the suites.
+// complaints returns an error for what the kernel reported in addition to the results of the suites.
 func complaints(output []byte) error {
 	var found []error
 	lines := bufio.NewScanner(bytes.NewReader(output))

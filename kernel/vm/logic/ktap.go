@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// Suite is what a suite of KUnit came to.
+// Suite is the result of a suite of KUnit.
 type Suite struct {
 	Name  string
 	OK    bool
 	Cases []Case
 }
 
-// Case is what one of its cases came to.
+// Case is the result of one case of a suite.
 type Case struct {
 	Name string
 	OK   bool
-	Log  []string // what was printed while it ran
+	Log  []string // what the case printed
 }
 
 var (
@@ -30,9 +30,9 @@ var (
 	resultLine  = regexp.MustCompile(`^( *)(not )?ok \d+ (?:- )?(\S+)( # SKIP.*)?$`)
 )
 
-// Parse reads the results that KUnit prints, in form of KTAP, from the output of a kernel or of a program that prints as one
-// does. Whatever else is in it counts for the case that was running. It is an error if not all came that had been
-// announced, if any was skipped, or if a suite's result does not follow from those of its cases.
+// Parse reads KUnit's results in KTAP format from the output of a kernel, or of a program with the same output. Other
+// lines count as output of the running case. It returns an error if announced results are missing, if any case was
+// skipped, or if a suite's result contradicts those of its cases.
 func Parse(r io.Reader) ([]Suite, error) {
 	var suites []Suite
 	var suite Suite
@@ -92,7 +92,7 @@ func (s Suite) failed() bool {
 	return false
 }
 
-// Compare says what a run lacks of another one of the same suites; nothing if it lacks nothing.
+// Compare returns an error if a run lacks cases of another run of the same suites.
 func Compare(run, whole []Suite) error {
 	have := map[string]bool{}
 	for _, s := range run {

@@ -1,4 +1,4 @@
-// Package logic builds and reads the tests of kernel/logic, in user space and wherever else they run.
+// Package logic builds the tests of kernel/logic and reads their results, from user space and from a kernel.
 package logic
 
 import (
@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// Sanitized are the flags under which the tests run in user space: a fault ends the program.
+// Sanitized are the compiler flags for the tests in user space. A fault ends the program.
 var Sanitized = []string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
 
-// Sources are the C files of the logic itself and those of its tests in dir, kernel/logic: the suites with what runs
-// them, or the fuzzer's.
+// Sources are the C files of the logic, and of its tests in dir, kernel/logic: the suites with their main program, or
+// the fuzzer.
 func Sources(dir string, fuzzer bool) ([]string, error) {
 	code, err := filepath.Glob(filepath.Join(dir, "*.c"))
 	if err != nil {
@@ -35,7 +35,7 @@ func Sources(dir string, fuzzer bool) ([]string, error) {
 	return append(code, tests...), nil
 }
 
-// Compile makes program of the sources.
+// Compile compiles the sources to a program.
 func Compile(compiler string, flags, sources []string, program string) error {
 	args := slices.Concat(flags, []string{"-o", program}, sources)
 	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
@@ -44,8 +44,8 @@ func Compile(compiler string, flags, sources []string, program string) error {
 	return nil
 }
 
-// RunSuites compiles the suites in dir with gcc into program and runs it. A program that did not get to the end is an error,
-// and so are results that its exit status belies.
+// RunSuites compiles the suites in dir with gcc to a program and runs it. It returns an error if the program does not
+// finish, or if its exit status contradicts its results.
 func RunSuites(dir, program string, flags []string) ([]Suite, error) {
 	sources, err := Sources(dir, false)
 	if err != nil {

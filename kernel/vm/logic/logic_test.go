@@ -23,7 +23,7 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// needs skips the test where a compiler is missing; in CI that is a failure.
+// needs skips the test if a compiler is missing; in CI it fails the test.
 func needs(t *testing.T, compiler string, flags ...string) {
 	t.Helper()
 	source := filepath.Join(t.TempDir(), "try.c")
@@ -53,7 +53,7 @@ func TestKernelLogic(t *testing.T) {
 	assert.Len(t, suites, len(files), "every file of tests holds one suite")
 }
 
-// Every part of the logic is compiled by itself as well, as strictly as in the kernel, so that each includes what it needs.
+// Each part of the logic is also compiled alone, with the kernel's warnings, so that each file includes what it needs.
 func TestKernelLogicHeaders(t *testing.T) {
 	headers, err := filepath.Glob(filepath.Join(folder(t), "*.h"))
 	require.NoError(t, err)
@@ -64,8 +64,9 @@ func TestKernelLogicHeaders(t *testing.T) {
 	}
 }
 
-// The fuzzer starts from random programs of each kind, always the same, since it is slow to find long ones of its own, and runs for
-// NVMLFAB_FUZZ_SECONDS, 5 if that is not set. What it finds fails the test and is kept, with the command that runs it again.
+// The fuzzer starts from random programs of each kind, since it is slow to find long ones itself. They are the same in
+// every run. It runs for NVMLFAB_FUZZ_SECONDS, or 5 seconds. What it finds fails the test and is kept, with the command
+// that repeats it.
 func TestKernelLogicFuzz(t *testing.T) {
 	seconds := 5
 	if s := os.Getenv("NVMLFAB_FUZZ_SECONDS"); s != "" {

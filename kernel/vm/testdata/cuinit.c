@@ -1,4 +1,4 @@
-/* cuinit LIBCUDA: what NVIDIA's own libcuda makes of the machine. */
+/* cuinit LIBCUDA: calls cuInit of NVIDIA's libcuda and prints the result. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Stands in for libcuda.so.1 where it enumerates GPUs: asks the resource manager through its own import of ioctl. */
+/* Replaces libcuda.so.1 in a test: it enumerates GPUs by calling the resource manager through its own import of
+ * ioctl. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
@@ -6,7 +7,8 @@
 
 #include "../../uapi/nvrm.h"
 
-/* Fills ids, of size bytes, with the answer to a command of a client. Returns the status, or -1 if a system call failed. */
+/* Fills ids, of size bytes, with the answer to a command for a client. Returns the status, or -1 if a system call
+ * failed. */
 int enumerate(unsigned cmd, uint32_t *ids, unsigned size)
 {
     struct nvos21 root = {.hClass = NV01_ROOT_CLIENT};
