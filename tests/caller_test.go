@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A caller is a running testdata/call.c: it calls any name that the library exports, also those that go-nvml passes over
-// for a younger one, and looks after the memory behind what it points to.
+// A caller is a running testdata/call.c. It can call any name that the library exports, also old names that go-nvml
+// does not use, and it checks the memory after each buffer.
 type caller struct {
 	t   *testing.T
 	in  io.Writer
@@ -39,7 +39,7 @@ func newCaller(t *testing.T, program string, env ...string) *caller {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
-		in.Close() // which ends the program
+		in.Close() // this ends the program
 		assert.NoError(t, cmd.Wait())
 		assert.Empty(t, stderr.String())
 	})
@@ -94,7 +94,7 @@ func memory(v reflect.Value) []byte {
 	return unsafe.Slice((*byte)(v.UnsafePointer()), n)
 }
 
-// get calls a function whose last argument is what it answers.
+// get calls a function whose last argument is its result.
 func get[T any](c *caller, symbol string, args ...any) (T, nvml.Return) {
 	c.t.Helper()
 	var value T
@@ -102,7 +102,7 @@ func get[T any](c *caller, symbol string, args ...any) (T, nvml.Return) {
 	return value, ret
 }
 
-// list calls a function whose last arguments are a count and an array: first for the count alone.
+// list calls a function whose last arguments are a count and an array. The first call gets only the count.
 func list[T any](c *caller, symbol string, args ...any) ([]T, nvml.Return) {
 	c.t.Helper()
 	var n uint32

@@ -26,7 +26,7 @@ devices:
     pci: {bus_id: "0000:02:00.0"}
 `
 
-// TestConfigurationRefused: nvmlInit fails, one line says where the mistake is, and nothing falls back to other GPUs.
+// TestConfigurationRefused: nvmlInit fails, one line says where the mistake is, and no other GPUs are used instead.
 func TestConfigurationRefused(t *testing.T) {
 	program := coreProgram(t, "", "config", linked()...)
 	noise := make([]byte, 10<<20)
@@ -81,7 +81,7 @@ func TestConfigurationRefused(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "profile.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(pair), 0o000))
 		user := os.Getuid()
-		if user == 0 { // whom nothing is unreadable for
+		if user == 0 { // root can read every file
 			user = 65534
 		}
 		refused(t, run(t, with(library), program, path, fmt.Sprint(user)), path, 1, "permission denied")
@@ -108,7 +108,7 @@ func refused(t *testing.T, out outcome, path string, line int, says string) {
 	t.Log(said)
 }
 
-// TestConfigurationCounts: any number of devices. make bench says how long a thousand take.
+// TestConfigurationCounts: a node may have any number of devices. make bench measures a thousand.
 func TestConfigurationCounts(t *testing.T) {
 	program := coreProgram(t, "", "config", linked()...)
 	for _, count := range []int{1, 2, 9, 64, 1000} {
@@ -132,7 +132,7 @@ func TestConfigurationCounts(t *testing.T) {
 	}
 }
 
-// TestConfigurationPublished: files with the keys that others' mocks have published load as they are.
+// TestConfigurationPublished: files with the keys of other mocks load unchanged.
 func TestConfigurationPublished(t *testing.T) {
 	out := run(t, with(library, "MOCK_NVML_CONFIG="+publishedKeys(t)), coreProgram(t, "", "config", linked()...)).succeeds(t)
 	assert.Empty(t, out.stderr)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSignalsForeign: hosts that are hard to live in. foreign.c says what each does.
+// TestSignalsForeign runs hosts in which a library is difficult to run. foreign.c says what each does.
 func TestSignalsForeign(t *testing.T) {
 	program := coreProgram(t, "", "foreign", linked()...)
 	for name, host := range map[string]string{
@@ -40,7 +40,7 @@ func TestSignalsForeign(t *testing.T) {
 	})
 }
 
-// TestForkForeign: forks that call no handlers, and forks of a process from whose place the core cannot be found.
+// TestForkForeign: forks that call no fork handlers, and forks in processes that can no longer find the core's file.
 func TestForkForeign(t *testing.T) {
 	program := coreProgram(t, "", "foreign", linked()...)
 	t.Run("_Fork and the bare system call", func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestForkForeign(t *testing.T) {
 	})
 }
 
-// TestSignalsPrivileged: a program that has another's privileges obeys no variable, since they are the caller's.
+// TestSignalsPrivileged: a program with another user's privileges ignores all variables, since the caller sets them.
 func TestSignalsPrivileged(t *testing.T) {
 	if os.Getuid() != 0 {
 		skip(t, "a setuid program wants root")
@@ -94,7 +94,7 @@ func copyOf(t *testing.T, from string) string {
 	return to
 }
 
-// letIn lets every user into a temporary folder.
+// letIn lets every user enter a temporary folder.
 func letIn(t *testing.T, dir string) {
 	t.Helper()
 	for ; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestForkMany: a Go runtime that was forked hangs at its first collection, or answers from a heap that another thread was
-// writing to. The parent's threads are in calls whenever it forks.
+// TestForkMany: the parent's threads are in calls whenever it forks. A child that used the parent's Go runtime would
+// hang at its first collection, or read a heap that another thread was writing to.
 func TestForkMany(t *testing.T) {
 	program := coreProgram(t, "", "fork", linked()...)
 	n := run(t, with(library, collecting...), program, "many", "200", "300000").succeeds(t).figures(t)
@@ -51,7 +51,7 @@ func TestFork(t *testing.T) {
 		})
 	}
 
-	// What a child cannot have it does without, and says so each time.
+	// A child that cannot get a core works without one, and says so at each call.
 	t.Run("no room for a core", func(t *testing.T) {
 		out := run(t, with(library), program, "without-memfd", "nor files").succeeds(t)
 		for line := range strings.Lines(out.stderr) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// collecting is the environment of a core that collects as often as it can and prints a line each time.
+// collecting is the environment of a core that collects garbage as often as possible and prints a line each time.
 var collecting = []string{"GOGC=1", "GODEBUG=gctrace=1"}
 
 // coreProgram compiles testdata/core/NAME.c, a C11 program, against the header of a version; the empty one is the newest.

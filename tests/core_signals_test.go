@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestSignalsUnchanged compares what belongs to the host before dlopen, after nvmlInit, after a million calls, in other
-// threads, in a child and after nvmlShutdown: dispositions, masks, stacks, limits, locale, environment, errno.
+// TestSignalsUnchanged compares the host's state before dlopen, after nvmlInit, after a million calls, in other
+// threads, in a child and after nvmlShutdown: signal handlers, masks, stacks, limits, locale, environment, errno.
 func TestSignalsUnchanged(t *testing.T) {
 	program := coreProgram(t, "", "signals", late()...)
 	for _, host := range []string{"bare", "handlers", "ignored"} {
@@ -24,7 +24,7 @@ func TestSignals(t *testing.T) {
 	program := coreProgram(t, "", "signals", linked()...)
 	for name, host := range map[string]struct {
 		args    []string
-		collect bool // ends with the number of collections
+		collect bool // prints the number of collections at the end
 	}{
 		"gets signals during nvmlInit":       {[]string{"under-fire"}, false},
 		"counts SIGURG":                      {[]string{"urgents"}, true},
@@ -53,7 +53,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestSignalsConfined: where the core finds no room, nvmlInit says so and the host goes on.
+// TestSignalsConfined: if there is too little memory for the core, nvmlInit reports that and the host goes on.
 func TestSignalsConfined(t *testing.T) {
 	out := run(t, with(library), coreProgram(t, "", "signals", linked()...), "confined").succeeds(t)
 	for line := range strings.Lines(out.stderr) {
@@ -62,7 +62,7 @@ func TestSignalsConfined(t *testing.T) {
 	assert.Equal(t, 6, strings.Count(out.stderr, "\n"), "a line for each limit: %s", out.stderr)
 }
 
-// TestSignalsGoHost: two Go runtimes in one process, of which one depends on SIGURG to get its processor back.
+// TestSignalsGoHost: two Go runtimes in one process, one of which needs SIGURG for preemption.
 func TestSignalsGoHost(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "gohost")
 	run(t, nil, "go", "build", "-o", program, "./tests/testdata/core/gohost").succeeds(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// coreModel is what the generator knows of the symbols of all versions.
+// coreModel is the generator's knowledge of the symbols of all versions.
 type coreModel struct {
 	*binding.Models
 	symbols  []*binding.Symbol
@@ -36,8 +36,8 @@ var loadCoreModel = sync.OnceValues(func() (*coreModel, error) {
 	return m, err
 })
 
-// memoryProgram compiles testdata/core/memory.c with a table of every function that the header of a version declares. The
-// sizes in it are that header's.
+// memoryProgram compiles testdata/core/memory.c with a table of every function that a version's header declares. The
+// sizes in the table are that header's.
 func memoryProgram(t *testing.T, version string) string {
 	t.Helper()
 	m, err := loadCoreModel()
@@ -53,7 +53,7 @@ func memoryProgram(t *testing.T, version string) string {
 	return coreProgram(t, version, "memory", append(flags, linked()...)...)
 }
 
-// roles are the names of table.h for those of the generator.
+// roles maps the generator's roles to those of table.h.
 var roles = map[binding.Role]string{
 	binding.ByHandle: "HANDLE", binding.ByValue: "VALUE", binding.Text: "TEXT", binding.Out: "OUT", binding.In: "IN",
 	binding.Buffer: "BUFFER", binding.FixedText: "FIXED", binding.SizedText: "SIZED", binding.SizedBytes: "SIZED",
@@ -75,7 +75,7 @@ func (m *coreModel) table(nvml string) []byte {
 	for _, s := range m.symbols {
 		f := s.ProtoIn(nvml)
 		implemented := m.registry.Func(s.Name) != "" || s.Kind == binding.Front
-		if f == nil || s.Kind == binding.Slot && !implemented { // all other slots are one function without parameters
+		if f == nil || s.Kind == binding.Slot && !implemented { // all other slots share one function without parameters
 			continue
 		}
 		callee := s.Name
@@ -191,8 +191,8 @@ func pointersIn(h *model.Header, t model.CType, base int64) []int64 {
 	return out
 }
 
-// publishedKeys is a profile with the keys that others' mocks have published, less the GPUs' failure: a lost GPU answers
-// nothing else.
+// publishedKeys is a profile with the keys of other mocks, without the GPUs' failure, since a lost GPU answers nothing
+// else.
 func publishedKeys(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "profiles", "testdata", "published-keys.yaml"))
@@ -203,8 +203,8 @@ func publishedKeys(t *testing.T) string {
 	return path
 }
 
-// TestMemory: callers of three headers meet the newest library. Nobody may read or write the memory after theirs. Two
-// boards between them have a value for most of what can be asked.
+// TestMemory: callers with three different headers use the newest library, which must not read or write past their
+// memory. Together the two boards have a value for most functions.
 func TestMemory(t *testing.T) {
 	published := publishedKeys(t)
 	for _, version := range []string{"11.0", "12.4", "13.4"} {

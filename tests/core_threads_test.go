@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestThreads: sixty-four threads of lives and calls, while the core collects.
+// TestThreads: sixty-four threads initialise, call and shut down NVML while the core collects garbage.
 func TestThreads(t *testing.T) {
 	out := run(t, with(library, "GOGC=1"), coreProgram(t, "", "threads", linked()...), "500").succeeds(t)
 	assert.Empty(t, out.stderr)
 }
 
-// TestThreadsFront runs the same threads on a front, a core in C and a program that ThreadSanitizer watches.
+// TestThreadsFront runs the same threads with the front and a core in C, under ThreadSanitizer.
 func TestThreadsFront(t *testing.T) {
 	m, err := loadCoreModel()
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func TestThreadsFront(t *testing.T) {
 	stub := shared("core.so", core...)
 	program := coreProgram(t, "", "threads", "-fsanitize=thread", "-L", dir, "-l:libnvidia-ml.so.1")
 
-	// An address space in random order can be one that ThreadSanitizer cannot work in, and a container may want it so.
+	// ThreadSanitizer cannot work with some randomised address spaces, so setarch -R turns the randomisation off.
 	command := []string{"setarch", "-R", program, "200"}
 	if exec.Command("setarch", "-R", "true").Run() != nil {
 		command = command[2:]
@@ -56,8 +56,8 @@ func TestThreadsFront(t *testing.T) {
 	assert.Empty(t, out.stderr)
 }
 
-// TestThreadsEngine runs every handwritten function under the race detector: while lives begin and end, and while a
-// thousand snapshots take each other's place.
+// TestThreadsEngine runs every handwritten function under the race detector: while generations start and end, and while
+// a thousand snapshots replace each other.
 func TestThreadsEngine(t *testing.T) {
 	m, err := loadCoreModel()
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func (m *coreModel) size(s *binding.Symbol, a binding.Arg) int64 {
 	return s.Header.SizeOf(a.Type.Elem())
 }
 
-// goCalls renders a list with one call of every handwritten function, with the first values that its types have.
+// goCalls renders a list with one call of every handwritten function, with the first values of its argument types.
 func (m *coreModel) goCalls() []byte {
 	var b bytes.Buffer
 	b.WriteString(`package race
@@ -121,7 +121,7 @@ import (
 
 var calls = []func(d *engine.Device, s *engine.EventSet, uuid string){
 `)
-	done := map[string]bool{"Init": true, "InitWithFlags": true, "Shutdown": true} // the test counts references itself
+	done := map[string]bool{"Init": true, "InitWithFlags": true, "Shutdown": true} // the test itself counts references
 	for _, s := range m.symbols {
 		name := m.registry.Func(s.Name)
 		if name == "" || done[name] {

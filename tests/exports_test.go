@@ -18,8 +18,8 @@ import (
 // undeclared are the symbols that real libraries export and no header declares.
 var undeclared = []string{"nvmlInternalGetExportTable", "nvmlGetBlacklistDeviceCount", "nvmlGetBlacklistDeviceInfoByIndex"}
 
-// declared lists the functions of a header, read by a regular expression, so that the compiler's own parser is not its
-// own judge.
+// declared lists the functions of a header. It uses a regular expression, so that the generator's parser is not tested
+// against itself.
 func declared(t *testing.T, version string) []string {
 	t.Helper()
 	text, err := os.ReadFile(header(t, version))
@@ -32,7 +32,7 @@ func declared(t *testing.T, version string) []string {
 	return slices.Compact(names)
 }
 
-// exported lists what a library defines for others, after a look at each symbol's kind.
+// exported lists the symbols that a library defines for others, and checks the kind of each.
 func exported(t *testing.T, path string) []string {
 	t.Helper()
 	f, err := elf.Open(path)
@@ -72,13 +72,14 @@ func TestExports(t *testing.T) {
 					missing = append(missing, name)
 				}
 			}
-			// The only symbol that NVIDIA ever removed.
+			// It is the only symbol that NVIDIA ever removed.
 			assert.Subset(t, []string{"nvmlRetry_NvRmControl"}, missing)
 		})
 	}
 }
 
-// TestExportsOfDrivers: run and stage give a driver the library of its NVML version, which has what the driver's own has.
+// TestExportsOfDrivers: the library that run and stage use for a driver has every function of that driver's own
+// library.
 func TestExportsOfDrivers(t *testing.T) {
 	for driver, version := range map[string]string{
 		"450.248.02": "11.0", "460.106.00": "11.1", "470.256.02": "11.1", "535.261.03": "12.2.140", "550.163.01": "12.4.127",
@@ -98,7 +99,7 @@ func TestExportsOfDrivers(t *testing.T) {
 	}
 }
 
-// TestExportsOfAnOlderVersion: a consumer meets the symbols of the NVML that it is tested against, and no younger ones.
+// TestExportsOfAnOlderVersion: a library of an older NVML has that version's symbols and no later ones.
 func TestExportsOfAnOlderVersion(t *testing.T) {
 	for version, driver := range map[string]string{"12.4.127": "550.163.01", "11.0": "450.248.02"} {
 		t.Run(version, func(t *testing.T) {
@@ -138,8 +139,8 @@ func TestLibraryFile(t *testing.T) {
 	assert.Empty(t, relocations, "text relocations")
 }
 
-// TestNoDriverIsRefusedWhatItHas: a function that a driver's own library exports does not answer FUNCTION_NOT_FOUND under
-// that driver.
+// TestNoDriverIsRefusedWhatItHas: under a driver, no function that the driver's own library exports answers
+// FUNCTION_NOT_FOUND.
 func TestNoDriverIsRefusedWhatItHas(t *testing.T) {
 	lists, err := filepath.Glob("testdata/exports/*.txt")
 	require.NoError(t, err)
@@ -148,7 +149,7 @@ func TestNoDriverIsRefusedWhatItHas(t *testing.T) {
 		major, _, _ := strings.Cut(filepath.Base(list), ".")
 		branch, err := strconv.Atoi(major)
 		require.NoError(t, err)
-		level := abi.Versions[0].Number // as in the engine: drivers before the oldest header have its functions
+		level := abi.Versions[0].Number // as in the engine: a driver older than the oldest header counts as that version
 		for _, v := range abi.Versions {
 			if v.Driver <= branch {
 				level = v.Number

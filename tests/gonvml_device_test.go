@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What the machine and its GPUs are: names, addresses, memory and modes.
+// These functions describe the machine and its GPUs: names, addresses, memory and modes.
 
 func (c *checker) system() {
 	s := &c.board.System
@@ -121,7 +121,7 @@ func (c *checker) identity(dev nvml.Device, d *profiles.Device) {
 		dev.GetLastBBXFlushTime())
 }
 
-// pciInfo is an address as NVML gives it.
+// pciInfo is an address in NVML's form.
 func pciInfo(bus profiles.BusID, device, subsystem uint32) nvml.PciInfo {
 	p := nvml.PciInfo{
 		Domain: bus.Domain, Bus: uint32(bus.Bus), Device: uint32(bus.Device), PciDeviceId: device, PciSubSystemId: subsystem,
@@ -162,7 +162,7 @@ func (c *checker) pci(dev nvml.Device, d *profiles.Device) {
 	c.says(throughput, nvml.ERROR_INVALID_ARGUMENT)(dev.GetPcieThroughput(nvml.PCIE_UTIL_COUNT))
 }
 
-// memory: the first memory call counts what the driver reserves as used, the second tells it apart.
+// memory: in the first memory call the memory that the driver reserves counts as used, in the second it is separate.
 func (c *checker) memory(dev nvml.Device, d *profiles.Device) {
 	m := &d.Memory
 	total, used, reserved := m.TotalBytes.Value, m.UsedBytes.Value, m.ReservedBytes.Value
@@ -200,7 +200,7 @@ func (c *checker) modes(dev nvml.Device, d *profiles.Device) {
 		"exclusive_process": nvml.COMPUTEMODE_EXCLUSIVE_PROCESS,
 	}))(dev.GetComputeMode())
 	display := bit(d.Display.Mode)
-	if display == nil && d.Display.Attached.Valid { // that is how drivers put it that call the mode deprecated
+	if display == nil && d.Display.Attached.Valid { // drivers with this field call the mode deprecated
 		display = nvml.ERROR_DEPRECATED
 	}
 	c.says("nvmlDeviceGetDisplayMode", display)(dev.GetDisplayMode())

@@ -16,7 +16,7 @@ type field struct {
 	want      any
 }
 
-// fields asks for all fields at once; those of which the test knows nothing are not supported.
+// fields reads all fields at once; fields that the test does not list must be unsupported.
 func (c *checker) fields(dev nvml.Device, d *profiles.Device) {
 	list := append(fieldsOf(d), c.linkFields(d)...)
 	for id := range uint32(nvml.FI_MAX) {
@@ -50,7 +50,7 @@ func valueOf(v nvml.FieldValue) any {
 	return fmt.Sprintf("% x of type %d", v.Value, v.ValueType)
 }
 
-// isSmoothing says whether a field is one of power smoothing, which lie in three rows.
+// isSmoothing reports whether a field is one of power smoothing, which have three ranges of numbers.
 func isSmoothing(id uint32) bool {
 	return id >= nvml.FI_PWR_SMOOTHING_ENABLED && id <= nvml.FI_PWR_SMOOTHING_ADMIN_OVERRIDE_RAMP_DOWN_HYST_VAL ||
 		id >= nvml.FI_PWR_SMOOTHING_PRIMARY_POWER_FLOOR && id <= nvml.FI_PWR_SMOOTHING_ADMIN_OVERRIDE_PRIMARY_FLOOR_ACT_OFFSET ||
@@ -96,7 +96,7 @@ func fieldsOf(d *profiles.Device) []field {
 		{nvml.FI_DEV_GET_GPU_RECOVERY_ACTION, 0, named(d.RecoveryAction, map[string]nvml.DeviceGpuRecoveryAction{
 			"none": nvml.GPU_RECOVERY_ACTION_NONE, "gpu_reset": nvml.GPU_RECOVERY_ACTION_GPU_RESET,
 		})},
-		{nvml.FI_DEV_RESET_STATUS, 0, nvml.ERROR_DEPRECATED}, // like the next, since driver 570
+		{nvml.FI_DEV_RESET_STATUS, 0, nvml.ERROR_DEPRECATED}, // like the next field, since driver 570
 		{nvml.FI_DEV_DRAIN_AND_RESET_STATUS, 0, nvml.ERROR_DEPRECATED},
 
 		{nvml.FI_DEV_POWER_AVERAGE, nvml.POWER_SCOPE_MEMORY, given(d.MemoryPower.AverageDrawMW)},
@@ -140,7 +140,7 @@ func fieldsOf(d *profiles.Device) []field {
 			field{nvml.FI_DEV_POWER_REQUESTED_LIMIT, scope, given(p.RequestedLimitMW)})
 	}
 
-	// Corrected and uncorrected errors since the driver was loaded, and over the board's life.
+	// Corrected and uncorrected errors since the driver was loaded, and over the board's lifetime.
 	for location, ids := range map[nvml.MemoryLocation][4]uint32{
 		nvml.MEMORY_LOCATION_L1_CACHE: {nvml.FI_DEV_ECC_SBE_VOL_L1, nvml.FI_DEV_ECC_DBE_VOL_L1,
 			nvml.FI_DEV_ECC_SBE_AGG_L1, nvml.FI_DEV_ECC_DBE_AGG_L1},
@@ -158,7 +158,7 @@ func fieldsOf(d *profiles.Device) []field {
 		for i, id := range ids {
 			at := errorsOf(d, nvml.MemoryErrorType(i%2), nvml.EccCounterType(i/2))
 			want := at[location]
-			if location == nvml.MEMORY_LOCATION_COUNT { // stands for all of them
+			if location == nvml.MEMORY_LOCATION_COUNT { // means all locations
 				want = total(at)
 			}
 			list = append(list, field{id, 0, given(want)})
@@ -167,7 +167,8 @@ func fieldsOf(d *profiles.Device) []field {
 	return list
 }
 
-// Of twelve links each has fields of its own; six lie behind that of link 0 and six behind that of link 6.
+// Each of twelve links has fields of its own: links 1 to 5 follow the field of link 0, and links 7 to 11 that of link
+// 6.
 type linkField [2]uint32
 
 var (

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What go-nvml does not call: the older of several names, lists as a whole, and anything with bad arguments.
+// These tests make calls that go-nvml does not make: older names, lists as a whole, and calls with bad arguments.
 
 func (c *checker) systemByName(names *caller) {
 	c.says("nvmlDeviceGetCount", len(c.board.Devices))(get[uint32](names, "nvmlDeviceGetCount"))
@@ -20,7 +20,7 @@ func (c *checker) systemByName(names *caller) {
 	c.says("nvmlGetBlacklistDeviceInfoByIndex", nvml.ERROR_INVALID_ARGUMENT)(
 		get[nvml.ExcludedDeviceInfo](names, "nvmlGetBlacklistDeviceInfoByIndex", 0))
 
-	// The table that nvidia-smi asks for, and one that nobody knows.
+	// The table that nvidia-smi asks for, and an unknown one.
 	const table = "nvmlInternalGetExportTable"
 	smi := []byte{0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e, 0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4}
 	var address uint64
@@ -29,7 +29,7 @@ func (c *checker) systemByName(names *caller) {
 	c.says(table, nvml.ERROR_INVALID_ARGUMENT)(names.call(table, &address, make([]byte, 16)))
 }
 
-// The PCI identity grew twice.
+// The struct of the PCI identity grew twice.
 type (
 	pciInfo1 struct {
 		BusIdLegacy                      [16]int8
@@ -89,7 +89,7 @@ func (c *checker) byName(names *caller, d *profiles.Device) {
 		list[uint32](names, "nvmlDeviceGetSupportedGraphicsClocks", gpu, 1))
 }
 
-// badArguments calls functions with arguments that are none. The header's text says which take a GPU.
+// badArguments calls functions with bad arguments. The header's text tells which functions take a GPU.
 func badArguments(t *testing.T, names *caller, functions []string) {
 	refuses := func(want nvml.Return, symbol string, args ...any) {
 		t.Helper()
@@ -113,11 +113,11 @@ func badArguments(t *testing.T, names *caller, functions []string) {
 	gpu, ret := get[uint64](names, "nvmlDeviceGetHandleByIndex_v2", 0)
 	require.Equal(t, nvml.SUCCESS, ret)
 	nullable := []string{
-		"nvmlDeviceValidateInforom",     // writes nothing
-		"nvmlDeviceGetGpuOperationMode", // nvidia-smi asks for one of its two
+		"nvmlDeviceValidateInforom",     // it writes nothing
+		"nvmlDeviceGetGpuOperationMode", // nvidia-smi asks for only one of its two results
 	}
 	for _, symbol := range functions {
-		refuses(nvml.ERROR_INVALID_ARGUMENT, symbol) // NULL for a handle, and wherever it writes
+		refuses(nvml.ERROR_INVALID_ARGUMENT, symbol) // NULL for a handle, and for each result
 		if ofGPU[symbol] {
 			refuses(nvml.ERROR_INVALID_ARGUMENT, symbol, gpu+1)
 		}

@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What the GPUs measure and count.
+// These functions return measurements and counts.
 
-// count is the number of errors that a location has; unknown locations are absent.
+// count is the number of errors at a location; it is absent for locations that the board does not count.
 type count = profiles.Opt[uint64]
 
-// errorsOf are a device's memory errors by location, all of them absent unless ECC is on.
+// errorsOf are a device's memory errors by location; all are absent unless ECC is on.
 func errorsOf(d *profiles.Device, severity nvml.MemoryErrorType, life nvml.EccCounterType) map[nvml.MemoryLocation]count {
 	if !d.ECC.ModeCurrent.Value {
 		return nil
@@ -33,11 +33,11 @@ func errorsOf(d *profiles.Device, severity nvml.MemoryErrorType, life nvml.EccCo
 		nvml.MEMORY_LOCATION_L1_CACHE: at.L1Cache, nvml.MEMORY_LOCATION_L2_CACHE: at.L2Cache,
 		nvml.MEMORY_LOCATION_DRAM: at.DeviceMemory, nvml.MEMORY_LOCATION_REGISTER_FILE: at.RegisterFile,
 		nvml.MEMORY_LOCATION_TEXTURE_MEMORY: at.TextureMemory,
-		nvml.MEMORY_LOCATION_SRAM:           sum(onChip, at.SRAM), // boards before Ampere list it with the other locations
+		nvml.MEMORY_LOCATION_SRAM:           sum(onChip, at.SRAM), // boards before Ampere list it among the other locations
 	}
 }
 
-// sum adds up what is there.
+// sum adds the counts that are present.
 func sum(counts ...count) (all count) {
 	for _, n := range counts {
 		all = count{Value: all.Value + n.Value, Valid: all.Valid || n.Valid}
@@ -45,7 +45,7 @@ func sum(counts ...count) (all count) {
 	return all
 }
 
-// total adds up all locations.
+// total adds the counts of all locations.
 func total(at map[nvml.MemoryLocation]count) (all count) {
 	for _, n := range at {
 		all = sum(all, n)
@@ -141,7 +141,7 @@ func (c *checker) power(dev nvml.Device, d *profiles.Device) {
 	c.says("nvmlDeviceGetPowerManagementLimitConstraints", given(p.MinLimitMW), given(p.MaxLimitMW))(
 		dev.GetPowerManagementLimitConstraints())
 	mode := bit(p.ManagementMode)
-	if mode == nil { // what can be managed is
+	if mode == nil { // if it can be managed, it is
 		mode = when(p.ManagementSupported.Value, nvml.FEATURE_ENABLED)
 	}
 	c.says("nvmlDeviceGetPowerManagementMode", mode)(dev.GetPowerManagementMode())
@@ -157,7 +157,7 @@ func (c *checker) power(dev nvml.Device, d *profiles.Device) {
 		c.says(symbol, p.TotalEnergyConsumptionMJ.Value)(dev.GetTotalEnergyConsumption())
 		return
 	}
-	// Without a value of its own it grows by what the GPU draws, from millisecond to millisecond.
+	// Without a value in the profile it is the integral of the GPU's power, to the millisecond.
 	read := func() (energy float64, before, after time.Time) {
 		before = time.Now()
 		mj, ret := dev.GetTotalEnergyConsumption()
@@ -214,7 +214,7 @@ func (c *checker) thermal(dev nvml.Device, d *profiles.Device) {
 func (c *checker) clocks(dev nvml.Device, d *profiles.Device) {
 	clocks := &d.Clocks
 	application := func(o profiles.Opt[uint32]) any {
-		if branch(c.T, c.board) >= 590 { // which does away with applications clocks
+		if branch(c.T, c.board) >= 590 { // drivers without applications clocks
 			return nvml.ERROR_DEPRECATED
 		}
 		return given(o)
@@ -223,7 +223,7 @@ func (c *checker) clocks(dev nvml.Device, d *profiles.Device) {
 	for domain, want := range map[nvml.ClockType]struct{ now, highest, application, reset, boost clock }{
 		nvml.CLOCK_GRAPHICS: {clocks.GraphicsCurrent, clocks.GraphicsMax,
 			clocks.GraphicsApp, clocks.GraphicsAppDefault, clocks.GraphicsCustomerBoostMax},
-		nvml.CLOCK_SM: {clocks.SMCurrent, clocks.SMMax, // the rest is the graphics clock's
+		nvml.CLOCK_SM: {clocks.SMCurrent, clocks.SMMax, // the other clocks are the graphics clock's
 			clocks.GraphicsApp, clocks.GraphicsAppDefault, clocks.GraphicsCustomerBoostMax},
 		nvml.CLOCK_MEM:   {clocks.MemoryCurrent, clocks.MemoryMax, clocks.MemoryApp, clocks.MemoryAppDefault, clock{}},
 		nvml.CLOCK_VIDEO: {now: clocks.VideoCurrent, highest: clocks.VideoMax},
@@ -285,7 +285,7 @@ func (c *checker) clocks(dev nvml.Device, d *profiles.Device) {
 
 func (c *checker) utilization(dev nvml.Device, d *profiles.Device) {
 	u := &d.Utilization
-	const period = 167000 // µs, what captured boards say
+	const period = 167000 // µs, as on captured boards
 	c.says("nvmlDeviceGetUtilizationRates", when(u.GPU.Valid && u.Memory.Valid, nvml.Utilization{
 		Gpu: u.GPU.Value, Memory: u.Memory.Value,
 	}))(dev.GetUtilizationRates())
@@ -305,7 +305,7 @@ func (c *checker) utilization(dev nvml.Device, d *profiles.Device) {
 	c.samples(dev, d)
 }
 
-// samples checks that there are samples, and that they are what is read now: nothing moves on these boards.
+// samples checks that there are samples and that they equal the present readings, which are constant on these boards.
 func (c *checker) samples(dev nvml.Device, d *profiles.Device) {
 	for kind, reading := range map[nvml.SamplingType]profiles.Opt[uint32]{
 		nvml.TOTAL_POWER_SAMPLES:        d.Power.CurrentDrawMW,
@@ -331,7 +331,7 @@ func (c *checker) samples(dev nvml.Device, d *profiles.Device) {
 	}
 }
 
-// processesOf are the device's processes of a kind, C or G. Memory that the profile does not give is VALUE_NOT_AVAILABLE.
+// processesOf are the device's processes of a kind, C or G. If the profile gives no memory, it is VALUE_NOT_AVAILABLE.
 func processesOf(d *profiles.Device, kind string) []nvml.ProcessInfo {
 	var list []nvml.ProcessInfo
 	for _, p := range d.Processes {
@@ -378,7 +378,7 @@ func (c *checker) processes(dev nvml.Device, d *profiles.Device) {
 	c.says(symbol, nvml.ERROR_NOT_FOUND)(dev.GetProcessUtilization(tomorrow))
 }
 
-// accounting: while no processes are accounted, captured boards list none, although NVML documents NOT_SUPPORTED.
+// accounting: while accounting is off, captured boards answer an empty list, although NVML documents NOT_SUPPORTED.
 func (c *checker) accounting(dev nvml.Device, d *profiles.Device) {
 	const v1, v2 = "nvmlDeviceGetAccountingStats", "nvmlDeviceGetAccountingStats_v2"
 	c.says("nvmlDeviceGetAccountingMode", bit(d.Accounting.Mode))(dev.GetAccountingMode())

@@ -19,8 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// everything is a board that has what the shipped ones lack, so that every getter once has something to say. Its driver is
-// the newest header's, its GPUs are at every distance from one another, and equal numbers are rare.
+// everything is a board with the properties that the shipped boards lack, so that every getter has a value on some
+// board. Its driver is the newest header's, its GPUs are at all topology levels from each other, and few of its numbers
+// are equal.
 const everything = `
 extends: gb200
 system: {driver_version: 615.36.04}
@@ -87,15 +88,15 @@ topology:
     - {numa_node: 1, cpu_affinity: "64-67", devices: ["0000:b2:00.0"]}
 `
 
-// mute are functions that answer nothing but an error on every board, each with the reason.
+// mute are functions that answer an error on every board, with the reason.
 var mute = map[string]string{
 	"nvmlGetExcludedDeviceInfoByIndex":    "no GPU is excluded",
 	"nvmlGetBlacklistDeviceInfoByIndex":   "no GPU is excluded",
 	"nvmlDeviceGetMigDeviceHandleByIndex": "there are no MIG devices",
 }
 
-// TestGoNVML loads the library into this process, a Go runtime beside the core's, as the device plugin and its like do, and
-// compares with each board what every function that is no stub answers.
+// TestGoNVML loads the library into this process, which has a Go runtime of its own, as a device plugin does. On each
+// board it compares the answers of all implemented functions.
 func TestGoNVML(t *testing.T) {
 	program, functions, seen := compile(t, "call"), implemented(t), map[string]bool{}
 	for _, name := range profiles.Names() {
@@ -125,7 +126,7 @@ func TestGoNVML(t *testing.T) {
 	})
 }
 
-// show checks a board, which a variable of the environment chooses.
+// show checks a board that an environment variable selects.
 func show(t *testing.T, b *profiles.Board, program string, seen map[string]bool, variable, value string) {
 	t.Setenv("NVMLFAB_STATE_DIR", stateDir(t))
 	t.Setenv(variable, value)
@@ -165,27 +166,27 @@ func show(t *testing.T, b *profiles.Board, program string, seen map[string]bool,
 	}
 }
 
-// A checker compares what the library answers with a board, and remembers the functions that it has seen.
+// A checker compares the library's answers with a board, and notes the functions that it has checked.
 type checker struct {
 	*testing.T
 	lib     nvml.Interface
 	board   *profiles.Board
 	handles []nvml.Device
-	known   map[string]bool // what the board's driver has
-	seen    map[string]bool // the functions with a check, true when one of them was no error
+	known   map[string]bool // the functions of the board's driver
+	seen    map[string]bool // the checked functions; true if one check expected a value
 	detail  string          // what messages add to a function's name
 }
 
-// of is a checker whose messages say what the function is asked about.
+// of is a checker that adds a detail to its messages.
 func (c *checker) of(detail ...any) *checker {
 	about := *c
 	about.detail = " of " + fmt.Sprint(detail...)
 	return &about
 }
 
-// says checks a call: c.says(SYMBOL, what the board says...)(what the library answers..., return code). An absent value is
-// nil and makes the answer NOT_SUPPORTED; a return code stands alone; a function younger than the driver is not found.
-// Values are compared as text, since the bindings and the profiles hold the same number in integers of different kinds.
+// says checks a call: c.says(SYMBOL, expected values...)(answered values..., return code). nil means an absent value,
+// for which NOT_SUPPORTED is expected. A return code alone is expected as it is. A function later than the driver must
+// not be found. Values are compared as text, since the bindings and the profiles use different integer types.
 func (c *checker) says(symbol string, want ...any) func(answer ...any) {
 	return func(answer ...any) {
 		c.Helper()
@@ -211,7 +212,7 @@ func (c *checker) now(symbol string, us uint64) {
 	assert.WithinDuration(c, time.Now(), time.UnixMicro(int64(us)), time.Minute, symbol)
 }
 
-// when is a value on a condition, absent otherwise.
+// when is a value if a condition holds, and absent otherwise.
 func when[T ~bool](ok T, value any) any {
 	if ok {
 		return value
@@ -219,10 +220,10 @@ func when[T ~bool](ok T, value any) any {
 	return nil
 }
 
-// given is the value of an Opt, absent where that is.
+// given is the value of an Opt; absent if the Opt is not valid.
 func given[T any](o profiles.Opt[T]) any { return when(o.Valid, o.Value) }
 
-// bit is an Opt of something that is on or off, or true or not, as NVML counts it.
+// bit converts an Opt of a boolean or a mode to NVML's number.
 func bit[T ~bool](o profiles.Opt[T]) any { return when(o.Valid, number(o.Value)) }
 
 func number[T ~bool](b T) uint32 {
@@ -232,7 +233,7 @@ func number[T ~bool](b T) uint32 {
 	return 0
 }
 
-// named is an Opt of a name as NVML numbers it.
+// named converts an Opt of a name to NVML's number.
 func named[N any](o profiles.Opt[string], numbers map[string]N) any {
 	n, ok := numbers[o.Value]
 	if o.Valid && !ok {
@@ -241,10 +242,10 @@ func named[N any](o profiles.Opt[string], numbers map[string]N) any {
 	return when(o.Valid, n)
 }
 
-// times is an Opt in another unit.
+// times is an Opt multiplied by a factor, for another unit.
 func times(factor uint64, o profiles.Opt[uint64]) any { return when(o.Valid, factor*o.Value) }
 
-// versioned is a struct that carries its version and size.
+// versioned is a struct with its version and size filled in.
 func versioned[T any](version uint32, s T) T {
 	reflect.ValueOf(&s).Elem().FieldByName("Version").SetUint(uint64(nvml.STRUCT_VERSION(s, version)))
 	return s
@@ -266,7 +267,7 @@ func branch(t *testing.T, b *profiles.Board) int {
 	return n
 }
 
-// known are the functions that a board's driver has: those of the youngest header that is not younger than the driver.
+// known are the functions of a board's driver: those of the newest header that is not later than the driver.
 func known(t *testing.T, b *profiles.Board) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "nvml-headers", "versions.yaml"))
@@ -284,7 +285,7 @@ func known(t *testing.T, b *profiles.Board) map[string]bool {
 	return functions
 }
 
-// implemented lists the exported functions that are no stubs.
+// implemented lists the exported functions that are not stubs.
 func implemented(t *testing.T) []string {
 	t.Helper()
 	stub := map[string]bool{}

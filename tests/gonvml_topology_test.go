@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// How the GPUs are connected: to CPUs, to one another and to other machines.
+// These functions tell how the GPUs are connected: to CPUs, to each other and to other machines.
 
-// bridge is the host bridge of a device, absent if the profile does not say.
+// bridge is the host bridge of a device; absent if the profile does not tell.
 func (c *checker) bridge(d *profiles.Device) profiles.RootComplex {
 	for _, r := range c.board.Topology.RootComplexes {
 		if slices.Contains(r.Devices, d.PCI.BusID.Value) {
@@ -21,7 +21,7 @@ func (c *checker) bridge(d *profiles.Device) profiles.RootComplex {
 	return profiles.RootComplex{}
 }
 
-// level is how far two devices are from each other.
+// level is the topology level between two devices.
 func (c *checker) level(a, b *profiles.Device) nvml.GpuTopologyLevel {
 	bridgeA, bridgeB := c.bridge(a), c.bridge(b)
 	switch {
@@ -35,7 +35,7 @@ func (c *checker) level(a, b *profiles.Device) nvml.GpuTopologyLevel {
 	return nvml.TOPOLOGY_SYSTEM
 }
 
-// mask is a bitmask of some words.
+// mask is a bitmask with a number of words.
 func mask[T ~uint32](words int, bits ...T) []uint {
 	m := make([]uint, words)
 	for _, b := range bits {
@@ -93,7 +93,7 @@ func (c *checker) topology(dev nvml.Device, d *profiles.Device) {
 	c.says("nvmlDeviceGetTopologyNearestGpus", nvml.ERROR_INVALID_ARGUMENT)(dev.GetTopologyNearestGpus(60))
 }
 
-// A link is one NVLink of a device, as the profile lists it or else to the switches in turn.
+// A link is one NVLink of a device: as the profile lists it, or else to the switches in turn.
 type link struct {
 	active bool
 	remote nvml.IntNvLinkDeviceType
@@ -123,7 +123,7 @@ func (c *checker) linksOf(d *profiles.Device) []link {
 	return all
 }
 
-// linkVersions number the generations; the third answers 3.1 on A100.
+// linkVersions are the version numbers of the generations; generation 3 is version 3.1 on A100.
 var linkVersions = []nvml.NvlinkVersion{nvml.NVLINK_VERSION_INVALID, nvml.NVLINK_VERSION_1_0, nvml.NVLINK_VERSION_2_0,
 	nvml.NVLINK_VERSION_3_1, nvml.NVLINK_VERSION_4_0, nvml.NVLINK_VERSION_5_0}
 
@@ -159,7 +159,7 @@ func (c *checker) links(dev nvml.Device, d *profiles.Device) {
 		dev.GetNvLinkErrorCounter(0, nvml.NVLINK_ERROR_COUNT))
 }
 
-// healthMask is the mask that a fabric's conditions make: two bits each, 1 for true, 2 for false and 0 where nobody knows.
+// healthMask is the mask of a fabric's conditions: two bits each, 1 for true, 2 for false and 0 for unknown.
 func healthMask(f *profiles.Fabric) uint32 {
 	mask := map[string]uint32{
 		"none":         nvml.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NONE,
@@ -203,7 +203,7 @@ func (c *checker) fabric(dev nvml.Device, d *profiles.Device) {
 	v4 := nvml.GpuFabricInfo_v4{
 		ClusterUuid: uuid, NumCliques: 4, State: state, HealthMask: healthMask(f), HealthSummary: summary,
 	}
-	for i := range v4.NumCliques { // Blackwell has four types, and no older GPU a driver that tells
+	for i := range v4.NumCliques { // Blackwell has four types; earlier GPUs have no driver with this function
 		v4.Cliques[i] = nvml.GpuFabricClique_v1{Type: uint8(i), Id: clique}
 	}
 	c.says("nvmlDeviceGetGpuFabricInfo_v4", when(f.State.Valid, v4))(dev.GetGpuFabricInfo_v4())

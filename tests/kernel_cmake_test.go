@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKernelCMake: the CMake wrapper has the targets of the Makefile, and hands on every variable that has a default there.
+// TestKernelCMake: the CMake wrapper has the Makefile's targets, and passes on every variable that has a default there.
 func TestKernelCMake(t *testing.T) {
 	text := func(name string) string {
 		t.Helper()
@@ -25,7 +25,7 @@ func TestKernelCMake(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^(?:\.PHONY:|verify\s*:=) (.*)$`).FindAllStringSubmatch(makefile, -1) {
 		targets = append(targets, strings.Fields(m[1])...)
 	}
-	targets = slices.DeleteFunc(targets, func(target string) bool { return target == "$(verify)" || target == "clean" }) // CMake has a clean of its own
+	targets = slices.DeleteFunc(targets, func(target string) bool { return target == "$(verify)" || target == "clean" }) // CMake has its own clean
 	for _, m := range regexp.MustCompile(`(?m)^([A-Z_]+)\s*\?=`).FindAllStringSubmatch(makefile, -1) {
 		defaults = append(defaults, m[1])
 	}
@@ -40,7 +40,7 @@ func TestKernelCMake(t *testing.T) {
 	require.Contains(t, cmake, "\nforward(kernel ALL)\n")
 	require.Subset(t, list("variables"), defaults)
 
-	// What is promised, whatever the two files agree on.
+	// These targets must exist, even if both files agree that they do not.
 	for _, target := range strings.Fields("kernel load reload unload fingerprint example verify-compute verify-cgroup verify-cgroup-policy " +
 		"verify-cgroup-compute verify-cgroup-memory test-kunit test-kernel") {
 		require.Contains(t, targets, target)

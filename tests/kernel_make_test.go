@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of all that is here, only load and reload put a module into the kernel of this machine: nothing else knows how, but what runs inside the
-// virtual machine.
+// TestKernelModulesStayOut: only the targets load and reload put a module into this machine's kernel. No other file can
+// do it, apart from the code that runs inside the virtual machine.
 func TestKernelModulesStayOut(t *testing.T) {
 	inserting := regexp.MustCompile(`\b(insmod|modprobe|FinitModule|InitModule|finit_module|init_module)\b`)
 	insertingGo := regexp.MustCompile(`\b(FinitModule|InitModule|SYS_FINIT_MODULE|SYS_INIT_MODULE)\b|"(insmod|modprobe)"`)
@@ -50,12 +50,12 @@ func TestKernelModulesStayOut(t *testing.T) {
 	}
 }
 
-// Without root, they say what they would do and do nothing.
+// Without root, load and reload print what they would do and do nothing.
 func TestKernelLoadRefusesWithoutRoot(t *testing.T) {
 	for _, target := range []string{"load", "reload", "unload"} {
 		cmd := exec.Command("make", "-C", filepath.Join(root, "kernel"), target, "DRY_RUN=0", "ALLOW_ENFORCE=1")
 		cmd.Env = environ()
-		// In a user namespace of its own, this user is none but itself.
+		// The user namespace maps this user to an ordinary one, so that make does not run as root.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER,
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: os.Getuid(), Size: 1}},
 			GidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: os.Getgid(), Size: 1}}}

@@ -14,15 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// leaf is an element without children of what nvidia-smi -q -x prints: gpu[0]/pci/pci_bus and its text.
+// leaf is an element without children in the output of nvidia-smi -q -x: a path such as gpu[0]/pci/pci_bus, and its
+// text.
 type leaf struct{ path, value string }
 
-// nameOf is a leaf's path without the indices of what there are several of.
+// nameOf is a leaf's path without indices.
 func nameOf(path string) string { return index.ReplaceAllString(path, "") }
 
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// captured reads testdata/captures/BOARD.txt, a "path = value" for each line. gpu[*] is each of attached_gpus.
+// captured reads testdata/captures/BOARD.txt, with a line "path = value" for each leaf. gpu[*] means each of
+// attached_gpus.
 func captured(t *testing.T, board string) []leaf {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "captures", board+".txt"))
@@ -50,10 +52,10 @@ func captured(t *testing.T, board string) []leaf {
 	return leaves
 }
 
-// steps is a list of clocks as the captures' lists have it: highest..lowest/step.
+// steps matches a list of clocks in the form of the captures: highest..lowest/step.
 var steps = regexp.MustCompile(`^([\d.]+)\.\.(\d+)/([\d.]+) MHz$`)
 
-// expanded writes a list of clocks out and leaves any other value as it is.
+// expanded writes out a list of clocks, and returns any other value unchanged.
 func expanded(value string) string {
 	m := steps.FindStringSubmatch(value)
 	if m == nil {
@@ -70,10 +72,10 @@ func expanded(value string) string {
 	return strings.Join(list, ", ")
 }
 
-// document is what nvidia-smi -q -x --dtd printed.
+// document is the output of nvidia-smi -q -x --dtd.
 type document struct {
 	leaves   []leaf
-	children map[string][]string // of each element, by what the program says of its own output
+	children map[string][]string // of each element, according to the program's own DTD
 }
 
 var declaration = regexp.MustCompile(`(?s)<!(?:ELEMENT|ATTLIST)\s+(\w+)\s+(.*?)>`)
@@ -98,7 +100,7 @@ type element struct {
 	Children []element `xml:",any"`
 }
 
-// add appends the leaves below an element. Leaves of one name are one list.
+// add appends the leaves below an element. Leaves with the same name become one list.
 func (d *document) add(e element, path string) {
 	if e.ID != "" {
 		d.leaves = append(d.leaves, leaf{path + "id", e.ID})
@@ -121,7 +123,7 @@ func (d *document) add(e element, path string) {
 	}
 }
 
-// declares says whether the program that printed the document knows of such a leaf.
+// declares reports whether the DTD of the printed document has such a leaf.
 func (d *document) declares(name string) bool {
 	parent := "nvidia_smi_log"
 	for part := range strings.SplitSeq(name, "/") {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lostGPU is the environment of a node whose fourth of eight GPUs is lost, from the beginning or when it is said.
+// lostGPU is the environment of a node on which the fourth of eight GPUs is lost, from the start or after some calls.
 func lostGPU(t *testing.T, when string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lost.yaml")
@@ -20,7 +20,7 @@ func lostGPU(t *testing.T, when string) string {
 	return "MOCK_NVML_CONFIG=" + path
 }
 
-// TestSMILostGPU: nvidia-smi says which GPU is lost, in the words that people report, and lists the others.
+// TestSMILostGPU: nvidia-smi says which GPU is lost, in the words that users report, and lists the others.
 func TestSMILostGPU(t *testing.T) {
 	env := []string{lostGPU(t, "")}
 	list := smi(t, env, "-L")
@@ -44,8 +44,8 @@ func TestSMILostGPU(t *testing.T) {
 	}
 }
 
-// TestPynvmlLostGPU: the lost GPU is counted and gives no handle, by whatever it is looked up; a GPU that gets lost while
-// somebody holds its handle answers each call so, as do calls about two GPUs of which it is one.
+// TestPynvmlLostGPU: a lost GPU is counted, but no look-up gives its handle. If a GPU gets lost while a program has its
+// handle, every call with the handle says so, also calls about two GPUs.
 func TestPynvmlLostGPU(t *testing.T) {
 	b := board(t)
 	out := python(t, library, "pynvml-12", fmt.Sprintf(`

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMachineContainer: podman with runc applies the specification to a Debian that has nothing of nvmlfab's. Making that
-// Debian takes minutes, and the test writes to /etc/cdi and needs root, podman, runc and debootstrap; hence the build tag.
+// TestMachineContainer: podman with runc applies the specification to a Debian without any file of nvmlfab. Making that
+// Debian takes minutes, and the test needs root, podman, runc and debootstrap and writes to /etc/cdi, so it has a build
+// tag.
 func TestMachineContainer(t *testing.T) {
 	podman := tool(t, "podman")
 	tool(t, "runc")
@@ -23,7 +24,7 @@ func TestMachineContainer(t *testing.T) {
 		os.Remove(config)
 		os.Remove(filepath.Dir(config))
 	})
-	image := os.Getenv("NVMLFAB_CONTAINER_ROOT") // one made before
+	image := os.Getenv("NVMLFAB_CONTAINER_ROOT") // made by an earlier run
 	if image == "" {
 		image = filepath.Join(t.TempDir(), "image")
 		run(t, nil, tool(t, "debootstrap"), "--variant=minbase", "--include=pciutils", "stable", image).succeeds(t)

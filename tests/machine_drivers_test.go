@@ -11,15 +11,15 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-// lookUp prints the symbols of its arguments that the dynamic linker does not find in the library that programs load.
+// lookUp prints those of its arguments that the dynamic linker does not find as symbols in the library that programs
+// load.
 const lookUp = `
 import ctypes, sys
 nvml = ctypes.CDLL(sys.argv[1])
 print(*(name for name in sys.argv[2:] if not hasattr(nvml, name)), sep="\n")
 `
 
-// TestMachineDriver: a function that is younger than the driver has no symbol, whether a program finds the library in run or
-// in a staged tree.
+// TestMachineDriver: a function that is later than the driver has no symbol, in run as well as in a staged tree.
 func TestMachineDriver(t *testing.T) {
 	namespaces(t)
 	python := systemPython(t)
@@ -29,16 +29,16 @@ func TestMachineDriver(t *testing.T) {
 	var symbols []string
 	since := map[string]int{}
 	for _, s := range abi.Symbols() {
-		if !strings.HasPrefix(s.Name, "nvmlInternalSlot") { // of a table, not exported
+		if !strings.HasPrefix(s.Name, "nvmlInternalSlot") { // entries of a table are not exported
 			symbols, since[s.Name] = append(symbols, s.Name), s.Since
 		}
 	}
 	for driver, test := range map[string]struct {
-		nvml string   // that came with the driver
-		args []string // beside --driver
+		nvml string   // the NVML version of the driver
+		args []string // in addition to --driver
 	}{
 		"450.248.02": {"11.0", nil},
-		"470.256.02": {"11.1", nil}, // whose own header is in no release of go-nvml
+		"470.256.02": {"11.1", nil}, // no release of go-nvml has its header
 		"550.163.01": {"12.4.127", nil},
 		"570.148.08": {"12.8.90", nil},
 		"580.105.08": {"13.0.39", nil},

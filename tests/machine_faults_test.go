@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMachineWays: there is no way to name a file by which a program gets past the launcher, whatever it is written in.
+// TestMachineWays: whichever way a program names a file, and whatever language it is written in, it sees the staged
+// files.
 func TestMachineWays(t *testing.T) {
 	namespaces(t)
 	bdf := busIDs(t, "h100")[0]
@@ -82,7 +83,7 @@ say find '[ $(find $dir -name $bdf) = $dir/$bdf ]'
 say ls 'ls -l $dir | grep -q $bdf'
 `
 
-// TestMachineSetuid: a program that drops the environment because it is setuid sees the GPUs too.
+// TestMachineSetuid: a setuid program, which ignores the environment, sees the GPUs too.
 func TestMachineSetuid(t *testing.T) {
 	namespaces(t)
 	if os.Geteuid() != 0 {

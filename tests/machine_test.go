@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bundleDir is the folder that bundle has made.
+// bundleDir is the folder of bundle.
 var bundleDir string
 
 func removeBundle() {
@@ -29,7 +29,7 @@ func removeBundle() {
 	}
 }
 
-// bundle is a copy of what make builds, where every user can read it.
+// bundle is a copy of the build results in a folder that every user can read.
 var bundle = sync.OnceValues(func() (string, error) {
 	build := exec.Command("make", "--no-print-directory", "-C", root, "all")
 	if text, err := build.CombinedOutput(); err != nil {
@@ -58,7 +58,7 @@ func launcher(t *testing.T) string {
 	return filepath.Join(dir, "bin", "nvmlfab")
 }
 
-// namespaces skips the test on a machine that has no mount namespaces for us.
+// namespaces skips the test if this machine does not allow mount namespaces.
 func namespaces(t *testing.T) {
 	t.Helper()
 	if out := run(t, nil, launcher(t), "run", "--namespace", "--", "true"); out.code != 0 {
@@ -66,7 +66,7 @@ func namespaces(t *testing.T) {
 	}
 }
 
-// tool is the path of a program of this machine, or skips the test.
+// tool is the path of a program on this machine; without it the test is skipped.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -76,7 +76,7 @@ func tool(t *testing.T, name string) string {
 	return path
 }
 
-// systemPython is the Python of the distribution, which every user may run, or else any.
+// systemPython is the distribution's Python, which every user may run, or else any Python.
 func systemPython(t *testing.T) string {
 	if path := "/usr/bin/python3"; exists(path) {
 		return path
@@ -84,7 +84,7 @@ func systemPython(t *testing.T) string {
 	return tool(t, "python3")
 }
 
-// machineProgram builds the program of testdata/machine that is in C or Go, and returns its path.
+// machineProgram builds a program in testdata/machine, in C or Go, and returns its path.
 func machineProgram(t *testing.T, name string, flags ...string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nvmlfab-test-*")
@@ -107,7 +107,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// nobody is a command prefix that runs a program as a user without any rights; as one already, nothing.
+// nobody is a command prefix that runs a program as a user without rights. It is empty if the test has no rights
+// itself.
 func nobody(t *testing.T) []string {
 	if os.Geteuid() != 0 {
 		return nil
@@ -141,7 +142,7 @@ for i in range(nvmlDeviceGetCount()):
     print(id if isinstance(id, str) else id.decode())
 `
 
-// sees checks that a program run by a command prefix prints the board's bus ids, one in a line.
+// sees checks that a program with a command prefix prints the board's bus ids, one per line.
 func sees(t *testing.T, want []string, command ...string) {
 	t.Helper()
 	out := run(t, nil, command[0], command[1:]...).succeeds(t)
@@ -156,8 +157,8 @@ func sees(t *testing.T, want []string, command ...string) {
 	assert.Equal(t, want, got, "%s", out.command)
 }
 
-// TestMachineAgreement: nvidia-smi, lspci, a Python program on NVIDIA's bindings and a static Go program see the same GPUs,
-// whoever they run as.
+// TestMachineAgreement: nvidia-smi, lspci, a Python program with NVIDIA's bindings and a static Go program see the same
+// GPUs, as any user.
 func TestMachineAgreement(t *testing.T) {
 	namespaces(t)
 	lspci := tool(t, "lspci")
@@ -199,7 +200,7 @@ func copied(t *testing.T, path string) string {
 	return to
 }
 
-// TestMachineHost: what the machine itself has stays where it was.
+// TestMachineHost: the machine's own files stay where they were.
 func TestMachineHost(t *testing.T) {
 	namespaces(t)
 	script := `
@@ -222,7 +223,7 @@ stat -fc %T /sys /proc /sys/fs/cgroup /dev/pts /dev/shm
 	}
 }
 
-// TestMachineClash: a GPU at the address of a device that the machine has hides it, and nothing behind it.
+// TestMachineClash: a staged GPU at the address of a real device hides that device, and no other.
 func TestMachineClash(t *testing.T) {
 	namespaces(t)
 	links, err := filepath.Glob("/sys/class/*/*")
@@ -244,7 +245,8 @@ func TestMachineClash(t *testing.T) {
 	t.Log("nothing of this machine's is behind a PCI device")
 }
 
-// TestMachineIsolation: two launches at a time with different profiles do not see each other, nor does the machine see them.
+// TestMachineIsolation: two launches at the same time with different profiles do not see each other, and the machine
+// sees neither.
 func TestMachineIsolation(t *testing.T) {
 	namespaces(t)
 	goprog := machineProgram(t, "goprog")
@@ -262,7 +264,7 @@ func TestMachineIsolation(t *testing.T) {
 	t.Cleanup(func() { assert.Equal(t, before, snapshot(t)) })
 }
 
-// snapshot is what a launch must leave alone.
+// snapshot is the state that a launch must not change.
 func snapshot(t *testing.T) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -281,7 +283,7 @@ func snapshot(t *testing.T) string {
 	return string(mounts) + list("/dev") + list("/sys/devices") + list("/sys/bus/pci/devices") + list("/sys/module")
 }
 
-// TestMachineInsideItself: a launch inside a launch takes its place.
+// TestMachineInsideItself: a launch inside another launch replaces it.
 func TestMachineInsideItself(t *testing.T) {
 	namespaces(t)
 	goprog := machineProgram(t, "goprog")
@@ -293,7 +295,7 @@ func TestMachineInsideItself(t *testing.T) {
 	sees(t, busIDs(t, "h100"), append(prefix, launcher(t), "run", "--profile", "h100", "--", launcher(t), "run", "--profile", "h100", "--", goprog)...)
 }
 
-// TestMachinePassesThrough: a program finds what it would find without a launcher.
+// TestMachinePassesThrough: a program finds the same state as without the launcher.
 func TestMachinePassesThrough(t *testing.T) {
 	namespaces(t)
 	script := `id -u; id -g; umask; pwd; ulimit -n; echo "$A"; cat; exec 9<&- ; ls /proc/self/fd | wc -l; grep -E '^(Sig(Blk|Ign)|Cap(Inh|Prm|Eff|Amb))' /proc/self/status; sleep 0 & wait; echo $?`
@@ -324,8 +326,8 @@ func TestMachinePassesThrough(t *testing.T) {
 	})
 }
 
-// TestMachineRootWithout: a container's root, which may not mount, still has all users and groups in the program, or is told
-// that it has not.
+// TestMachineRootWithout: if a container's root may not mount, the program still has all users and groups, or a line
+// says that it has not.
 func TestMachineRootWithout(t *testing.T) {
 	namespaces(t)
 	if os.Geteuid() != 0 {
@@ -352,7 +354,7 @@ func TestMachineRootWithout(t *testing.T) {
 	assert.Contains(t, out.complains(t), "CAP_SETUID, CAP_SETGID")
 }
 
-// TestMachineClosed: what is closed stays closed.
+// TestMachineClosed: closed descriptors stay closed.
 func TestMachineClosed(t *testing.T) {
 	namespaces(t)
 	for user, prefix := range map[string][]string{"as this user": nil, "as nobody": nobody(t)} {
@@ -363,7 +365,7 @@ func TestMachineClosed(t *testing.T) {
 				require.NoError(t, os.Chmod(file, 0o666))
 				require.NoError(t, os.Chmod(filepath.Dir(file), 0o755))
 				require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(file)), 0o755))
-				// Without a file of its own in the place of one that is closed, the program has 9 open, and no other.
+				// If the launcher opened a file in the place of a closed one, the program writes its number to 9.
 				program := `for fd in 0 1 2; do [ -e /proc/$$/fd/$fd ] && echo $fd >&9; done; :`
 				script := `exec 9>"$0"; "$@" ` + closed
 				args := append(append(prefix[:len(prefix):len(prefix)], "sh", "-c", script, file, launcher(t), "run", "--namespace", "--"), "sh", "-c", program)
@@ -382,8 +384,8 @@ func TestMachineClosed(t *testing.T) {
 	}
 }
 
-// TestMachineVariables: no variable from outside changes how a program is launched, and without PATH programs are where
-// execvp finds them.
+// TestMachineVariables: no variable changes how a program is launched, and without PATH programs are found as by
+// execvp.
 func TestMachineVariables(t *testing.T) {
 	namespaces(t)
 	for user, prefix := range map[string][]string{"as this user": nil, "as nobody": nobody(t)} {
@@ -399,7 +401,7 @@ func TestMachineVariables(t *testing.T) {
 	}
 }
 
-// TestMachineReadOnly: what sysfs lets nobody write, root does not write either, and nothing else changes with it.
+// TestMachineReadOnly: root cannot write files that nobody can write in sysfs, and other files stay writable.
 func TestMachineReadOnly(t *testing.T) {
 	namespaces(t)
 	script := `cd /sys/bus/pci/devices; cat */vendor > $1/before; if (echo 0xdead > $2/vendor) 2>/dev/null; then echo written; fi
@@ -411,7 +413,7 @@ truncate -s 0 $2/vendor 2>/dev/null && echo cut; cat */vendor | cmp - $1/before 
 	}
 }
 
-// TestMachineKilled: launches that are killed at any moment leave nothing.
+// TestMachineKilled: a launch that is killed at any moment leaves nothing.
 func TestMachineKilled(t *testing.T) {
 	namespaces(t)
 	launches := 200
@@ -444,7 +446,7 @@ func TestMachineKilled(t *testing.T) {
 	}
 }
 
-// TestMachineChanged: --gpus and --driver change the profile, for NVML as for /proc and /sys.
+// TestMachineChanged: --gpus and --driver change the profile in NVML as well as in /proc and /sys.
 func TestMachineChanged(t *testing.T) {
 	namespaces(t)
 	goprog := machineProgram(t, "goprog")
@@ -470,7 +472,7 @@ func TestMachineLibraries(t *testing.T) {
 	assert.Equal(t, "0\n", out.stdout)
 }
 
-// BenchmarkMachineLaunch is a launch of the shortest program there is, and that program by itself.
+// BenchmarkMachineLaunch compares the launch of a minimal program with the program alone.
 func BenchmarkMachineLaunch(b *testing.B) {
 	dir, err := bundle()
 	if err != nil {

@@ -98,7 +98,7 @@ func TestMachineTools(t *testing.T) {
 	})
 }
 
-// TestMachineContainerToolkit: NVIDIA's own tool describes the staged machine.
+// TestMachineContainerToolkit: NVIDIA's nvidia-ctk describes the staged machine.
 func TestMachineContainerToolkit(t *testing.T) {
 	namespaces(t)
 	const version = "v1.17.8"
@@ -129,7 +129,7 @@ func TestMachineContainerToolkit(t *testing.T) {
 	}
 }
 
-// TestMachineNvpci: the PCI library that NVIDIA's operators are built on finds GPUs and NVSwitches.
+// TestMachineNvpci: the PCI library of NVIDIA's operators finds GPUs and NVSwitches.
 func TestMachineNvpci(t *testing.T) {
 	namespaces(t)
 	dir := t.TempDir()

@@ -1,4 +1,4 @@
-// Package tests checks the library as it is delivered, by programs that load it as they would NVIDIA's.
+// Package tests checks the delivered library with programs that load it as they would load NVIDIA's.
 package tests
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// root is the top of the tree and library the folder into which make builds what is tested.
+// root is the top of the tree, and library is the folder of the library under test.
 var root, library string
 
 func TestMain(m *testing.M) {
@@ -71,7 +71,7 @@ func compile(t *testing.T, name string, flags ...string) string {
 // linked are the flags of a program that links the library instead of loading it.
 func linked() []string { return []string{"-L", library, "-lnvidia-ml"} }
 
-// fetched returns the path of a file of a Debian package, or skips the test when the package does not come.
+// fetched returns the path of a file in a Debian package, or skips the test if the package cannot be fetched.
 func fetched(t *testing.T, name, base string) string {
 	t.Helper()
 	path, err := debian.File(name, base)
@@ -81,7 +81,7 @@ func fetched(t *testing.T, name, base string) string {
 	return path
 }
 
-// skip ends the test without a verdict. In CI that is a failure: a machine without network must not pass for a green one.
+// skip ends the test without a result. In CI it fails the test, since a machine without network must not pass.
 func skip(t *testing.T, reason string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -90,15 +90,15 @@ func skip(t *testing.T, reason string) {
 	t.Skip("skipped: " + reason)
 }
 
-// outcome is what a program printed and how it ended.
+// outcome is the output of a program and its exit status.
 type outcome struct {
 	command        string
 	stdout, stderr string
 	code           int
 }
 
-// run executes a program at the top of the tree with variables added to a clean environment of NVML. The time limit is
-// there for hangs alone.
+// run executes a program at the top of the tree. The environment has the given variables and no others of nvmlfab's.
+// The time limit only ends programs that hang.
 func run(t *testing.T, env []string, name string, args ...string) outcome {
 	t.Helper()
 	return runIn(t, root, env, name, args...)
@@ -121,8 +121,7 @@ func runIn(t *testing.T, dir string, env []string, name string, args ...string) 
 	return outcome{cmd.String(), stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// stateDir is a state directory for programs that only read: the test fails if anything is in it at
-// the end.
+// stateDir is a state directory for programs that only read: the test fails if it is not empty at the end.
 func stateDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -130,7 +129,7 @@ func stateDir(t *testing.T) string {
 	return dir
 }
 
-// leftIn names what is in a folder.
+// leftIn lists the content of a folder.
 func leftIn(t *testing.T, dir string) []string {
 	t.Helper()
 	var names []string
@@ -142,7 +141,7 @@ func leftIn(t *testing.T, dir string) []string {
 	return names
 }
 
-// environ is this process's environment without what steers nvmlfab, or a make around the test.
+// environ is this process's environment without the variables of nvmlfab and of a make around the test.
 func environ() []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -163,7 +162,7 @@ func (o outcome) succeeds(t *testing.T) outcome {
 	return o
 }
 
-// complains fails the test unless standard error holds one line, and that from nvmlfab; it returns the line.
+// complains fails the test unless standard error has exactly one line and that line is nvmlfab's. It returns the line.
 func (o outcome) complains(t *testing.T) string {
 	t.Helper()
 	require.Equal(t, 1, strings.Count(o.stderr, "\n"), "want one line on stderr, got %q", o.stderr)
@@ -174,7 +173,7 @@ func (o outcome) complains(t *testing.T) string {
 // lines are the lines of standard output.
 func (o outcome) lines() []string { return strings.Split(strings.TrimSuffix(o.stdout, "\n"), "\n") }
 
-// with is the environment of a program that loads the library in dir, plus further variables.
+// with is the environment of a program that loads the library in dir, with further variables.
 func with(dir string, env ...string) []string {
 	return append([]string{"LD_LIBRARY_PATH=" + dir}, env...)
 }

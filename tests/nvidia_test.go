@@ -13,7 +13,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// seenByNVIDIA is what the program of tests/nvidia prints.
+// seenByNVIDIA is the output of the program in tests/nvidia.
 type seenByNVIDIA struct {
 	GPUs []struct {
 		UUID, BusID         string
@@ -30,7 +30,8 @@ type seenByNVIDIA struct {
 	}
 }
 
-// nvidiaProgram builds and vets tests/nvidia, which has a go.mod of its own, or skips the test if its modules do not come.
+// nvidiaProgram builds and vets tests/nvidia, which has its own go.mod, or skips the test if its modules cannot be
+// fetched.
 func nvidiaProgram(t *testing.T) string {
 	t.Helper()
 	source := filepath.Join(root, "tests", "nvidia")
@@ -43,8 +44,8 @@ func nvidiaProgram(t *testing.T) string {
 	return program
 }
 
-// TestNVIDIA: the libraries that NVIDIA's device plugin, DRA driver, feature discovery and container toolkit are built on
-// describe every shipped board without an error, in the launcher and from a staged tree.
+// TestNVIDIA: the libraries of NVIDIA's device plugin, DRA driver, feature discovery and container toolkit describe
+// every shipped board without an error, in the launcher and from a staged tree.
 func TestNVIDIA(t *testing.T) {
 	namespaces(t)
 	program := nvidiaProgram(t)
@@ -103,9 +104,10 @@ func checkNVIDIA(t *testing.T, name, libraries string, out outcome) {
 	assert.Equal(t, wantNVIDIA[name], fmt.Sprintf("%s %s %t %t %v", first.Architecture, first.AddressingMode, first.Fabric, first.MIGCapable, first.Links[1]))
 }
 
-// wantNVIDIA are the first GPU's architecture and addressing mode, whether it belongs to a fabric and can be parted, and how
-// near the second is. The driver of a100-sxm4-40gb has no function for the mode, which is then not asked. All NVLinks of these
-// boards end at switches, and go-gpuallocator counts those between two GPUs alone.
+// wantNVIDIA are the first GPU's architecture and addressing mode, whether it is in a fabric, whether it can be
+// partitioned, and how near the second GPU is. The driver of a100-sxm4-40gb has no function for the addressing mode, so
+// it is not queried. All NVLinks of these boards end at switches, and go-gpuallocator counts only direct links between
+// two GPUs.
 var wantNVIDIA = map[string]string{
 	"a100-sxm4-40gb": "Ampere  false true [P2PLinkCrossCPU]",
 	"gb200":          "Blackwell ATS true true [P2PLinkSameCPU]",

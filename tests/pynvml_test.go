@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// python runs a program on NVIDIA's Python bindings and the library in dir.
+// python runs a program with NVIDIA's Python bindings and the library in dir.
 func python(t *testing.T, dir, bindings, program string, env ...string) outcome {
 	t.Helper()
 	interpreter, err := exec.LookPath("python3")
@@ -43,7 +43,7 @@ nvmlShutdown()
 	}
 }
 
-// TestPynvmlOnAnOlderLibrary: what the library of NVML 11.0 lacks is missing, and not merely unsupported.
+// TestPynvmlOnAnOlderLibrary: functions that NVML 11.0 lacks are missing from its library, not merely unsupported.
 func TestPynvmlOnAnOlderLibrary(t *testing.T) {
 	out := python(t, libraryOf(t, "11.0"), "pynvml-12", `
 from pynvml import *

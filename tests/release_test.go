@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRelease builds the tarball here and from a copy of the tree, which is a clean clone in a folder
-// of another name and depth, under another umask, and finds the same bytes. Then it unpacks one alone in an empty folder
-// and runs NVIDIA's program from it.
+// TestRelease builds the tarball twice: in the tree, and in a clean clone at a path of another name and depth, with
+// another umask. Both must have the same bytes. Then it unpacks the tarball in an empty folder and runs nvidia-smi with
+// it.
 func TestRelease(t *testing.T) {
 	const name = "nvmlfab-0.0.0-test-linux-amd64"
 	build := func(tree, umask string) string {
@@ -69,7 +69,7 @@ func TestRelease(t *testing.T) {
 	assert.Equal(t, direct.stdout, alone("bin/nvmlfab", "run", "--", "./nvidia-smi", "-L").succeeds(t).stdout)
 }
 
-// sums lists what a tarball holds: mode, owner, time and name of each entry, and the file of hashes.
+// sums lists the content of a tarball: mode, owner, time and name of each entry, and the file of hashes.
 func sums(t *testing.T, tarball string) string {
 	t.Helper()
 	list := run(t, nil, "tar", "tzvf", tarball).succeeds(t).stdout

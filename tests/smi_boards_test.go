@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSMIBoards runs what nvidia-smi reads a GPU with, and compares it with the board's profile.
+// TestSMIBoards runs the commands by which nvidia-smi reads a GPU, and compares the output with the board's profile.
 func TestSMIBoards(t *testing.T) {
 	checks := []struct {
 		name  string
@@ -73,7 +73,7 @@ func checkSummary(t *testing.T, m machine) {
 			shown(d.Utilization.GPU) + "%", "Default", enabled(d.MIG.ModeCurrent),
 		} {
 			cell := strings.Join(strings.Fields(rows[i][k+1]), " ")
-			if beginning, cut := strings.CutSuffix(cell, "..."); cut { // where the column is too narrow
+			if beginning, cut := strings.CutSuffix(cell, "..."); cut { // the column is too narrow
 				full = full[:min(len(full), len(beginning))] + "..."
 			}
 			assert.Equal(t, full, cell)
@@ -95,7 +95,7 @@ func checkQuery(t *testing.T, m machine) {
 	}
 }
 
-// checkSamples asks for what -q only prints of chosen sections.
+// checkSamples reads the sections that -q prints only if they are selected.
 func checkSamples(t *testing.T, m machine) {
 	gpus := m.run(t, "-q", "-d", "POWER,UTILIZATION,CLOCK").succeeds(t).sections()
 	require.Len(t, gpus, len(m.board.Devices))
@@ -132,7 +132,7 @@ func checkXML(t *testing.T, m machine) {
 // inHeader finds the unit in a column's header.
 var inHeader = regexp.MustCompile(` \[(.+)\]$`)
 
-// checkQueryGPU asks for every field that nvidia-smi has.
+// checkQueryGPU reads every field that nvidia-smi has.
 func checkQueryGPU(t *testing.T, m machine) {
 	fields := m.ownFields(t)
 	header, rows := m.run(t, "--query-gpu="+strings.Join(fields, ","), "--format=csv").succeeds(t).table(t)
@@ -152,7 +152,7 @@ func checkQueryGPU(t *testing.T, m machine) {
 		require.LessOrEqual(t, f.since, m.driver, title)
 		found++
 		for i, d := range m.views() {
-			// what has no value stands in brackets, most of the time
+			// an absent value is usually in brackets
 			value := strings.Trim(rows[i][k], "[]")
 			assert.Equal(t, f.with(unit, f.of(d)), value, "GPU %d: %s", i, title)
 		}
@@ -181,7 +181,7 @@ func (o outcome) matrix(t *testing.T, m machine) [][]string {
 	return rows
 }
 
-// to is the path to another GPU. They are linked where the board has links, but 470 knows Ampere at most.
+// to is the path to another GPU. It is NVLink if the board has links; 470 does not know GPUs after Ampere.
 func (a view) to(b view) string {
 	if links := a.on.board.NVLink.LinksPerGPU.Value; links > 0 && (a.on.driver > 470 || a.Architecture.Value == "ampere") {
 		return fmt.Sprintf("NV%d", links)
@@ -198,7 +198,7 @@ func (a view) to(b view) string {
 	return "SYS"
 }
 
-// bridge is the host bridge above a GPU, nil if the profile does not say.
+// bridge is the host bridge above a GPU; nil if the profile does not tell.
 func (d view) bridge() *profiles.RootComplex {
 	complexes := d.on.board.Topology.RootComplexes
 	for i := range complexes {
@@ -238,7 +238,7 @@ func checkP2P(t *testing.T, m machine) {
 	}
 }
 
-// links runs nvlink and counts, for each GPU, the lines for each of its links.
+// links runs nvlink and counts the lines for each link of each GPU.
 func (m machine) links(t *testing.T, out outcome, line *regexp.Regexp) []map[int][]string {
 	t.Helper()
 	var gpus []map[int][]string
@@ -256,7 +256,7 @@ func (m machine) links(t *testing.T, out outcome, line *regexp.Regexp) []map[int
 	return gpus
 }
 
-// linked checks that every link of every GPU has these lines; a board without links prints nothing.
+// linked checks that the output has these lines for every link of every GPU, and nothing on a board without links.
 func (m machine) linked(t *testing.T, out outcome, line string, want ...string) {
 	t.Helper()
 	n := int(m.board.NVLink.LinksPerGPU.Value)
@@ -278,7 +278,7 @@ func checkLinkStatus(t *testing.T, m machine) {
 	const line = `^\t Link (\d+): (.+)$`
 	speed := fmt.Sprintf("%.3f GB/s", float64(m.board.NVLink.BandwidthPerLinkMbps.Value)/1000)
 	out := m.run(t, "nvlink", "-s")
-	if m.driver < 535 && m.board.NVLink.LinksPerGPU.Value > 12 { // which it has no number for
+	if m.driver < 535 && m.board.NVLink.LinksPerGPU.Value > 12 { // it has no numbers for them
 		assert.Equal(t, 2, out.code)
 		assert.Contains(t, out.stdout, "Unable to translate NvLink link ID for link 12: Invalid Argument")
 		gpus := m.links(t, out, regexp.MustCompile(line))
@@ -306,7 +306,7 @@ func checkLinkErrors(t *testing.T, m machine) {
 	assert.Equal(t, lanes, strings.Count(out.stdout, "ECC Correction Count: 0 (Overflow=0)"))
 }
 
-// monitored reads what dmon and pmon print: the rows, by the names in the header.
+// monitored reads the output of dmon and pmon: the rows, by the names in the header.
 func (o outcome) monitored(t *testing.T) (rows []map[string]string) {
 	t.Helper()
 	var header []string
@@ -330,7 +330,7 @@ func checkDmon(t *testing.T, m machine) {
 	rows := m.run(t, "dmon", "-c", "1", "-s", "pucvmet").monitored(t)
 	require.Len(t, rows, len(m.board.Devices))
 	violation := "0"
-	if m.driver < 550 && !m.board.Devices[0].Thermal.SlowdownThresholdC.Valid { // which it compares the temperature with
+	if m.driver < 550 && !m.board.Devices[0].Thermal.SlowdownThresholdC.Valid { // it compares the temperature with that
 		violation = "-"
 	}
 	dash := func(s string) string { return strings.Replace(s, absent, "-", 1) }
@@ -378,7 +378,7 @@ func checkSupportedClocks(t *testing.T, m machine) {
 	assert.Equal(t, want, rows)
 }
 
-// checkSelection names a GPU in each way that -i takes.
+// checkSelection selects a GPU in each way that -i accepts.
 func checkSelection(t *testing.T, m machine) {
 	devices := m.board.Devices
 	last := &devices[len(devices)-1]

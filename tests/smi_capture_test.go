@@ -10,16 +10,16 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// captures are the boards of which testdata/captures holds what nvidia-smi -q -x printed on a real machine, each with the
-// leaves that differ on ours, and why.
+// captures are the boards with a capture of nvidia-smi -q -x from a real machine in testdata/captures. Each lists the
+// leaves that differ here, with the reason.
 var captures = map[string]map[string]string{
 	"h100":           {},
 	"a100-sxm4-40gb": {"attached_gpus": "the captured virtual machine has one of the eight"},
 	"gb200":          {"gpu/product_architecture": "nvidia-smi 550 is older than Blackwell and prints Unknown"},
 }
 
-// identifiers are leaves that the captures have scrubbed, readings those that move. Neither can be equal, so they do not
-// count; but their form has to be the captured one: 33 C is like 29 C, and N/A is not.
+// identifiers are leaves that were scrubbed in the captures, and readings are leaves that change over time. Their
+// values cannot be equal, so only their form is compared: 33 C has the same form as 29 C, and N/A has not.
 var (
 	identifiers = []string{"gpu/serial", "gpu/uuid", "gpu/fabric/clusterUuid"}
 	readings    = []string{
@@ -35,18 +35,18 @@ var (
 	}
 )
 
-// The captures are from nvidia-smi 570 and 580. renamed has the leaves that 550 prints under an older name, dropped those
-// that it prints and the newer ones do not.
+// The captures are from nvidia-smi 570 and 580. renamed has the leaves that have an older name in 550; dropped has the
+// leaves that 550 prints and the newer versions do not.
 var (
-	renamed = strings.NewReplacer("platformInfo/module_id", "gpu_module_id") // 570 gathers what says where a GPU is
+	renamed = strings.NewReplacer("platformInfo/module_id", "gpu_module_id") // 570 gathers the leaves about a GPU's place
 	dropped = []string{
-		"gpu/gpu_reset_status/reset_required", "gpu/gpu_reset_status/drain_and_reset_recommended", // 580 has gpu_recovery_action
+		"gpu/gpu_reset_status/reset_required", "gpu/gpu_reset_status/drain_and_reset_recommended", // replaced by gpu_recovery_action in 580
 		"gpu/voltage/graphics_volt", // not in 580
 	}
 )
 
-// TestSMICapture holds what nvidia-smi 550 prints of a board against what a newer one printed of a real one, leaf by leaf.
-// A leaf that 550's own DTD does not know is newer than it and does not count. A list of clocks is one leaf.
+// TestSMICapture compares, leaf by leaf, what nvidia-smi 550 prints of a board with what a newer version printed of a
+// real one. Leaves that are not in the DTD of 550 are ignored. A list of clocks is one leaf.
 func TestSMICapture(t *testing.T) {
 	for board, reasons := range captures {
 		t.Run(board, func(t *testing.T) {
@@ -116,8 +116,8 @@ func TestSMICapture(t *testing.T) {
 	}
 }
 
-// graphicsClocks are a GPU's supported graphics clocks as --query-supported-clocks lists them. It asks for their number
-// first, where -q of 550 brings room for 256 and prints an error for the 260 of a GB200.
+// graphicsClocks are a GPU's supported graphics clocks from --query-supported-clocks, which asks for their number
+// first. -q of 550 has room for only 256 and prints an error for the 260 of a GB200.
 func graphicsClocks(t *testing.T, env []string, gpu string) string {
 	t.Helper()
 	out := smi(t, env, "--query-supported-clocks=gr", "--format=csv,noheader", "-i", strings.Trim(gpu, "gpu[]"))
@@ -126,7 +126,7 @@ func graphicsClocks(t *testing.T, env []string, gpu string) string {
 
 var digits = regexp.MustCompile(`[0-9a-f]+`)
 
-// form is a value without what tells it from others of its kind.
+// form is the form of a value: the value with # in place of its numbers.
 func form(value string) string {
 	if _, err := time.Parse(time.ANSIC, value); err == nil {
 		return "a time"

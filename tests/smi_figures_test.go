@@ -7,12 +7,12 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// figure is something that nvidia-smi prints of a GPU: as a field of --query-gpu, under a path of names in -q, and as an
-// element of -q -x. An empty name is one that it has not.
+// figure is a value that nvidia-smi prints of a GPU: as a field of --query-gpu, under a path of names in -q, and as an
+// element of -q -x. An empty name means that the value is not printed there.
 type figure struct {
 	field, text, xml string
-	unit             string // of text and xml; --query-gpu has it in its header
-	since            int    // the driver whose nvidia-smi is the first to print it
+	unit             string // in text and XML; --query-gpu has it in its header
+	since            int    // the first driver whose nvidia-smi prints it
 	of               func(view) string
 }
 
@@ -31,7 +31,7 @@ func (m machine) views() []view {
 	return list
 }
 
-// absent is what a value reads that the profile does not give.
+// absent is the text for a value that the profile does not give.
 const absent = "N/A"
 
 const deprecated = "Requested functionality has been deprecated"
@@ -45,7 +45,7 @@ func shownAs[T any](format string, o profiles.Opt[T]) string {
 	return fmt.Sprintf(format, o.Value)
 }
 
-// inMiB is a number of bytes, inWatts one of milliwatts.
+// inMiB formats a number of bytes, and inWatts a number of milliwatts.
 func inMiB(o profiles.Opt[uint64]) string {
 	return shown(profiles.Opt[uint64]{Value: o.Value >> 20, Valid: o.Valid})
 }
@@ -73,7 +73,7 @@ func word(o profiles.Opt[string], words map[string]string) string {
 	return words[o.Value]
 }
 
-// application is a clock that applications run at; drivers from 590 on have none any more.
+// application is an applications clock; drivers from 590 on have none.
 func (d view) application(o profiles.Opt[uint32]) string {
 	if d.on.board.System.DriverVersion.Value >= "590" {
 		return deprecated
@@ -81,10 +81,10 @@ func (d view) application(o profiles.Opt[uint32]) string {
 	return shown(o)
 }
 
-// margin says whether T.Limit takes the place of absolute temperatures.
+// margin reports whether T.Limit replaces absolute temperatures.
 func (d view) margin() bool { return d.on.driver >= 535 && d.Thermal.TLimitC.Valid }
 
-// used is the memory in use, to which 470 counts what is reserved.
+// used is the memory in use; on 470 it includes the reserved memory.
 func (d view) used() uint64 {
 	used := d.Memory.UsedBytes.Value
 	if d.on.driver < 535 {
@@ -107,7 +107,7 @@ func atomics(o profiles.Opt[uint32]) string {
 	return strings.Join(names, " ")
 }
 
-// figures are what a profile gives and nvidia-smi prints.
+// figures are the values that a profile gives and nvidia-smi prints.
 var figures = []figure{
 	{"name", "Product Name", "product_name", "", 0, func(d view) string { return shown(d.Name) }},
 	{"serial", "Serial Number", "serial", "", 0, func(d view) string { return shown(d.Serial) }},
@@ -266,7 +266,7 @@ var figures = []figure{
 	{"", "Fabric/CliqueId", "fabric/cliqueId", "", 550, func(d view) string { return shown(d.Fabric.CliqueID) }},
 }
 
-// printed says whether nvidia-smi prints the figure of such a GPU.
+// printed reports whether nvidia-smi prints the figure for such a GPU.
 func (f figure) printed(d view) bool {
 	switch {
 	case d.on.driver < f.since:

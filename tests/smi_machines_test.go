@@ -20,13 +20,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// smiDrivers are the versions of nvidia-smi that work in full, smiBoards the boards that they are tried on.
+// smiDrivers are the nvidia-smi versions that are tested in full, and smiBoards the boards for that.
 var (
 	smiDrivers = []int{470, 535, 550}
 	smiBoards  = []string{"h100", "a100-sxm4-40gb", "gb200", "t4"}
 )
 
-// machine is a board as the nvidia-smi of a driver sees it.
+// machine is a board together with the nvidia-smi of a driver.
 type machine struct {
 	driver  int
 	board   *profiles.Board
@@ -48,14 +48,14 @@ func forMachines(t *testing.T, test func(t *testing.T, m machine)) {
 	}
 }
 
-// newMachine is a board that a variable chooses.
+// newMachine is a machine with a board that an environment variable selects.
 func newMachine(t *testing.T, driver int, b *profiles.Board, env ...string) machine {
 	t.Helper()
 	env = append([]string{"LC_ALL=C", "TZ=UTC"}, env...)
 	return machine{driver, b, fetched(t, "nvidia-smi-"+strconv.Itoa(driver), "nvidia-smi"), env}
 }
 
-// profiled is a board of one's own.
+// profiled is a machine with a board from a profile file.
 func profiled(t *testing.T, driver int, profile string) machine {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "profile.yaml")
@@ -71,8 +71,7 @@ func (m machine) run(t *testing.T, args ...string) outcome {
 	return ends(t, "", append(with(library, "NVMLFAB_STATE_DIR="+stateDir(t)), m.env...), m.program, args...)
 }
 
-// hangs is how long a program may take before it counts as hung. It needs seconds at most, on a
-// machine that has little else to do.
+// hangs is how long a program may run before it counts as hung. On a machine that is not busy it needs seconds at most.
 const hangs = 5 * time.Minute
 
 // ends runs a program that must neither hang nor crash, nor print to standard error.
@@ -94,7 +93,7 @@ func ends(t *testing.T, dir string, env []string, name string, args ...string) o
 	return outcome{cmd.String(), stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// table reads what --format=csv printed: the header, and the rows below it.
+// table reads the output of --format=csv: the header, and the rows.
 func (o outcome) table(t *testing.T) (header []string, rows [][]string) {
 	t.Helper()
 	reader := csv.NewReader(strings.NewReader(o.stdout))
@@ -105,7 +104,7 @@ func (o outcome) table(t *testing.T) (header []string, rows [][]string) {
 	return all[0], all[1:]
 }
 
-// sections reads what -q printed of each GPU: values by the path of their names, Section/Subsection/Name.
+// sections reads the output of -q for each GPU: values by the path of their names, Section/Subsection/Name.
 func (o outcome) sections() []map[string]string {
 	var gpus []map[string]string
 	var path []string
@@ -124,7 +123,7 @@ func (o outcome) sections() []map[string]string {
 	return gpus
 }
 
-// elements reads what -q -x printed, which has to be well-formed: the leaves of the log, and those of each GPU by path.
+// elements reads the output of -q -x, which must be well-formed: the leaves of the log, and those of each GPU by path.
 func (o outcome) elements(t *testing.T) (log map[string]string, gpus []map[string]string) {
 	t.Helper()
 	var top element

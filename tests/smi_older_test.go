@@ -18,13 +18,13 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table in docs/nvidia-smi.md")
 
-// drivers are those whose nvidia-smi Debian has, each with the oldest NVML that has all functions of that driver.
+// drivers are the drivers whose nvidia-smi Debian has, each with the oldest NVML that has all functions of that driver.
 var drivers = []struct{ branch, nvml string }{
 	{"340", "11.0"}, {"390", "11.6"}, {"418", "11.6"}, {"450", "11.6"},
 	{"460", "11.6"}, {"470", "11.6"}, {"535", "12.4"}, {"550", "12.4"},
 }
 
-// twoGPUs is what the commands run on: one of them is busy.
+// twoGPUs is the profile for the commands. One of its GPUs is busy.
 const twoGPUs = `
 extends: a100-sxm4-40gb
 count: 2
@@ -39,10 +39,10 @@ devices:
 // command is a row of the table.
 type command struct {
 	title   string // as the table shows it
-	args    string // as it is run, if that is not the title
-	want    string // what a good answer holds
-	code    int    // and how it ends
-	profile string // what the profile has besides
+	args    string // the command line, if it is not the title
+	want    string // a part of the right output
+	code    int    // the right exit status
+	profile string // additions to the profile
 }
 
 func commands(d *profiles.Device) []command {
@@ -82,7 +82,7 @@ func commands(d *profiles.Device) []command {
 	}
 }
 
-// notes are the table's footnotes: on the commands and drivers, or all, of which a program prints what is to be explained.
+// notes are the table's footnotes: for a command and some or all drivers, if the program prints this text.
 var notes = []struct{ drivers, command, prints, why string }{
 	{"", "", `not recognized|Invalid combination of input arguments|Missing value for`,
 		"This version has no such option."},
@@ -98,7 +98,7 @@ var notes = []struct{ drivers, command, prints, why string }{
 		"It waits for events, and none are delivered yet."},
 }
 
-// TestSMIOlder runs every nvidia-smi that there is, and holds the table in docs/nvidia-smi.md against what works.
+// TestSMIOlder runs every nvidia-smi version, and compares the table in docs/nvidia-smi.md with the results.
 func TestSMIOlder(t *testing.T) {
 	board, err := profiles.Shipped("a100-sxm4-40gb")
 	require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestSMIOlder(t *testing.T) {
 	golden(t, filepath.Join(root, "docs", "nvidia-smi.md"), "|"+table.String()+"\n"+footnotes.String())
 }
 
-// TestSMIOlderNVML: each nvidia-smi prints the same on an NVML of its time as on the newest.
+// TestSMIOlderNVML: each nvidia-smi prints the same with the NVML of its time as with the newest.
 func TestSMIOlderNVML(t *testing.T) {
 	moment := regexp.MustCompile(`Timestamp .*`)
 	for _, d := range drivers {
@@ -144,8 +144,8 @@ func TestSMIOlderNVML(t *testing.T) {
 	}
 }
 
-// run runs the command by a driver's nvidia-smi on the library in dir. It ends with 124 if it hangs and with 141 if it
-// prints for ever.
+// run runs the command with a driver's nvidia-smi and the library in dir. The status is 124 if it hangs, and 141 if it
+// prints without end.
 func (c command) run(t *testing.T, dir, driver string) outcome {
 	t.Helper()
 	profile := filepath.Join(t.TempDir(), "profile.yaml")
@@ -157,7 +157,7 @@ func (c command) run(t *testing.T, dir, driver string) outcome {
 	return run(t, with(dir, "MOCK_NVML_CONFIG="+profile), "bash", append(args, strings.Fields(c.args)...)...)
 }
 
-// works says whether the command answered as it should, and in well-formed XML if in XML.
+// works reports whether the command answered as it should; XML output must be well-formed.
 func (c command) works(out outcome) bool {
 	if strings.HasPrefix(out.stdout, "<?xml") && xml.Unmarshal([]byte(out.stdout), new(element)) != nil {
 		return false
@@ -165,7 +165,7 @@ func (c command) works(out outcome) bool {
 	return out.code == c.code && regexp.MustCompile(c.want).MatchString(out.stdout)
 }
 
-// note is what there is to say of what the command printed.
+// note is the footnote for what the command printed.
 func (c command) note(driver string, out outcome) string {
 	for _, n := range notes {
 		if (n.drivers == "" || slices.Contains(strings.Fields(n.drivers), driver)) && (n.command == "" || n.command == c.title) &&
@@ -176,7 +176,7 @@ func (c command) note(driver string, out outcome) string {
 	return ""
 }
 
-// golden holds what stands between two markers of a page against want, or with -update replaces it.
+// golden compares the text between two markers of a page with want, or with -update replaces it.
 func golden(t *testing.T, page, want string) {
 	t.Helper()
 	const begin, end = "<!-- go test ./tests -run SMIOlder -update -->\n\n", "\n<!-- end -->\n"

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inhabited is a machine with processes of each type, one of them on two GPUs, and a name that XML has to escape.
+// inhabited is a machine with processes of each type. One of them uses two GPUs, and one has a name that XML must
+// escape.
 const inhabited = `extends: h100
 count: 3
 devices:
@@ -30,7 +31,7 @@ devices:
 // inhabitant is a process as nvidia-smi shows it.
 type inhabitant struct{ gpu, pid, kind, name, memory string }
 
-// inhabitants are the processes of a board of that kind; C+G are of both.
+// inhabitants are the processes of a board of that kind; C+G counts as both kinds.
 func inhabitants(b *profiles.Board, kind string) []inhabitant {
 	var list []inhabitant
 	for _, d := range b.Devices {
@@ -43,7 +44,8 @@ func inhabitants(b *profiles.Board, kind string) []inhabitant {
 	return list
 }
 
-// TestSMIProcesses: configured processes have their names, memory, types and loads wherever nvidia-smi lists them.
+// TestSMIProcesses: processes of the profile have the right names, memory, types and loads wherever nvidia-smi lists
+// them.
 func TestSMIProcesses(t *testing.T) {
 	for _, driver := range smiDrivers {
 		t.Run(fmt.Sprint(driver), func(t *testing.T) {
@@ -73,7 +75,7 @@ func TestSMIProcesses(t *testing.T) {
 						names = append(names, p.name)
 					}
 				}
-				// of several processes the last is found under a plain path
+				// for several processes the plain path has the last one
 				assert.Equal(t, names[len(names)-1], gpus[0]["processes/process_info/process_name"])
 				assert.Equal(t, "python3", strings.TrimPrefix(gpus[2]["processes/process_info/process_name"], "/usr/bin/"))
 				assert.Equal(t, "2048 MiB", gpus[2]["processes/process_info/used_memory"])
@@ -121,8 +123,8 @@ func TestSMIProcesses(t *testing.T) {
 	}
 }
 
-// found are the processes that an expression finds. Its groups are given in the order of the fields, 0 for one that is
-// left empty.
+// found are the processes that an expression matches. groups are the numbers of its groups in the order of the fields,
+// or 0 for a field that is left empty.
 func found(row *regexp.Regexp, text string, groups ...int) []inhabitant {
 	var list []inhabitant
 	for _, m := range row.FindAllStringSubmatch(text, -1) {

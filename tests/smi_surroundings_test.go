@@ -15,14 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// printouts are commands whose output must not depend on who reads it.
+// printouts are commands whose output must not depend on the surroundings.
 var printouts = [][]string{
 	{"-L"}, {}, {"-q"}, {"-q", "-x"}, {"topo", "-m"}, {"dmon", "-c", "1"}, {"pmon", "-c", "1"}, {"nvlink", "-c"},
 	{"--query-gpu=timestamp,name,power.draw,clocks.sm,temperature.gpu", "--format=csv"},
 }
 
-// TestSMISurroundings: nvidia-smi prints the same in English and in German, in Greenwich and in Tokyo, into a pipe and on a
-// terminal; apart from times of day, which it prints in the time zone that it is in.
+// TestSMISurroundings: nvidia-smi prints the same in English and German locales, in different time zones, and into a
+// pipe and a terminal. Only times of day differ, which it prints in the local time zone.
 func TestSMISurroundings(t *testing.T) {
 	locale := germany(t)
 	zone := "Asia/Tokyo"
@@ -43,7 +43,7 @@ func TestSMISurroundings(t *testing.T) {
 				env = append(env, "LC_ALL=de_DE.UTF-8", "LOCPATH="+locale, "TZ="+zone, "TERM=xterm-256color")
 				there := ends(t, t.TempDir(), env, "script", "-qec", quoted, "/dev/null").succeeds(t).stdout
 
-				there = strings.ReplaceAll(there, "\r\n", "\n") // as a terminal has it
+				there = strings.ReplaceAll(there, "\r\n", "\n") // the terminal's line ends
 				assert.Equal(t, times.ReplaceAllString(here, "TIME"), times.ReplaceAllString(there, "TIME"), args)
 			}
 		})
@@ -69,8 +69,8 @@ func germany(t *testing.T) string {
 
 var loops = flag.Int("loops", 50, "how often TestSMILeavesNothing runs nvidia-smi")
 
-// TestStateDirectoryIsWatched: a file in the state directory, or in a place that all programs share,
-// does not escape the tests that say there is none.
+// TestStateDirectoryIsWatched: the tests that require no files find one in the state directory and one in a shared
+// place.
 func TestStateDirectoryIsWatched(t *testing.T) {
 	dir := t.TempDir()
 	require.Empty(t, leftIn(t, dir))
@@ -84,11 +84,11 @@ func TestStateDirectoryIsWatched(t *testing.T) {
 	assert.Contains(t, strays(t), f.Name())
 }
 
-// TestSMILeavesNothing: however often nvidia-smi runs, no file and no process of it stays behind. -loops=1000 is the long
-// form.
+// TestSMILeavesNothing: however often nvidia-smi runs, it leaves no file and no process. -loops=1000 makes the test
+// long.
 func TestSMILeavesNothing(t *testing.T) {
 	program := fetched(t, "nvidia-smi-550", "nvidia-smi")
-	private := map[string]string{} // places of its own, where nothing may appear
+	private := map[string]string{} // the program's own folders, in which nothing may appear
 	var env []string
 	for _, variable := range []string{"NVMLFAB_STATE_DIR", "TMPDIR", "HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "PWD"} {
 		private[variable] = t.TempDir()
@@ -101,7 +101,7 @@ func TestSMILeavesNothing(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "run %d: %s", i, out)
-		// a group without processes is gone
+		// a process group without processes no longer exists
 		require.ErrorIs(t, syscall.Kill(-cmd.Process.Pid, 0), syscall.ESRCH, "run %d left a process", i)
 	}
 	for variable, dir := range private {
@@ -114,7 +114,7 @@ func TestSMILeavesNothing(t *testing.T) {
 	assert.Empty(t, after)
 }
 
-// strays are the files in places that all programs share and that could be ours by their names.
+// strays are the files in shared places that could be nvmlfab's by their names.
 func strays(t *testing.T) map[string]bool {
 	t.Helper()
 	ours, tests := regexp.MustCompile(`(?i)nv|cuda|fab|smi|core`), regexp.MustCompile(`^Test|^go-|^tmp\.`)

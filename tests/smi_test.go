@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// board is the board that an empty environment chooses.
+// board is the board for an empty environment.
 func board(t *testing.T) *profiles.Board {
 	t.Helper()
 	b, err := profiles.Shipped("h100")
@@ -18,13 +18,13 @@ func board(t *testing.T) *profiles.Board {
 	return b
 }
 
-// smi runs NVIDIA's own nvidia-smi of driver 550 on the library.
+// smi runs NVIDIA's nvidia-smi of driver 550 with the library.
 func smi(t *testing.T, env []string, args ...string) outcome {
 	t.Helper()
 	return run(t, with(library, env...), fetched(t, "nvidia-smi-550", "nvidia-smi"), args...)
 }
 
-// TestSMIUnknownProfile: a misspelt board must not become another one.
+// TestSMIUnknownProfile: a misspelt board is an error, and no other board is used.
 func TestSMIUnknownProfile(t *testing.T) {
 	out := smi(t, []string{"NVMLFAB_PROFILE=nope"}, "-L")
 	assert.NotZero(t, out.code)

@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scratch copies the tree as git sees it, untracked files included and ignored ones not.
+// scratch copies the tree as git sees it: with untracked files and without ignored ones.
 func scratch(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	list := run(t, nil, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").succeeds(t).stdout
 	for name := range strings.SplitSeq(strings.Trim(list, "\x00"), "\x00") {
 		from, err := os.Open(filepath.Join(root, name))
-		if os.IsNotExist(err) { // deleted, and not yet committed so
+		if os.IsNotExist(err) { // deleted, but not yet committed
 			continue
 		}
 		require.NoError(t, err)
@@ -36,7 +36,7 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// commit makes a scratch copy a repository of its own, or goes on in it.
+// commit commits a scratch copy. The first time it makes the copy a repository.
 func commit(t *testing.T, dir string) {
 	t.Helper()
 	runIn(t, dir, nil, "git", "init", "-q").succeeds(t)
@@ -44,7 +44,7 @@ func commit(t *testing.T, dir string) {
 	runIn(t, dir, nil, "git", "-c", "user.name=nobody", "-c", "user.email=nobody@localhost", "commit", "-q", "-m", "walkthrough").succeeds(t)
 }
 
-// changed lists the files of a scratch copy that are not as they were committed.
+// changed lists the files of a scratch copy that differ from the commit.
 func changed(t *testing.T, dir string) []string {
 	t.Helper()
 	var names []string
@@ -64,7 +64,7 @@ import (
 
 `
 
-// TestWalkthrough retires a stub as the README tells it, and then makes each mistake that one can make.
+// TestWalkthrough retires a stub as the README describes, and then makes each possible mistake.
 func TestWalkthrough(t *testing.T) {
 	dir := scratch(t)
 	file := filepath.Join(dir, "handwritten", "walkthrough.go")
@@ -124,7 +124,7 @@ func InternalSlot255(dev *engine.Device, walk *abi.InternalWalk_t) abi.Return {
 		}
 	})
 
-	// The line that each mistake is on, the head included.
+	// The line of each mistake, counted with the head.
 	for name, mistake := range map[string]struct{ text, line string }{
 		"wrong parameter": {"func DeviceGetIrqNum(dev *engine.Device, sensor uint32) (uint32, abi.Return) {\n\treturn 0, abi.SUCCESS\n}\n", "8"},
 		"wrong result":    {"func DeviceGetIrqNum(dev *engine.Device) (string, abi.Return) {\n\treturn \"\", abi.SUCCESS\n}\n", "8"},

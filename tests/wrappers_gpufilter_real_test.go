@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestGPUFilterOnNVIDIA: NVIDIA's own libraries.
+// TestGPUFilterOnNVIDIA uses NVIDIA's own libraries.
 func TestGPUFilterOnNVIDIA(t *testing.T) {
 	filter := made(t, "lib/libnvgpufilter.so")
 	program := architectures[0].cc(t, filepath.Join(t.TempDir(), "real"), "real.c", "-rdynamic")

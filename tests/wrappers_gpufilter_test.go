@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// architecture is one on which the filter is tested.
+// architecture is a machine type on which the filter is tested.
 type architecture struct {
 	name, filter, gcc string
-	run               []string // what runs its programs
+	run               []string // the command that runs its programs
 }
 
 var architectures = []architecture{
@@ -34,7 +34,7 @@ func (m architecture) cc(t *testing.T, output, source string, flags ...string) s
 	return output
 }
 
-// fakes are the ways in which a library of NVIDIA's may have been built.
+// fakes are the linker options with which a library of NVIDIA's may have been built.
 var fakes = map[string][]string{
 	"libcuda.so.1":               {"-Wl,-z,lazy,-z,relro"}, // as in 535 and 550
 	"libcuda.so":                 {"-Wl,-z,lazy,-z,norelro", "-Wl,-z,separate-code"},
@@ -46,10 +46,10 @@ var fakes = map[string][]string{
 	"libnvidia-encode.so.570.00": {"-fno-plt", "-Wl,-z,lazy", "-DADDRESS"},
 }
 
-// others call ioctl, too, and are none of the filter's business.
+// others call ioctl too, but the filter must not change them.
 var others = []string{"libother.so", "libcudart.so.1", "libcuda.sox", "mylibcuda.so.1", "libnvidia-ml.so.1"}
 
-// here skips the test where there is nothing to build or run the machine's programs with.
+// here skips the test if programs for the machine cannot be built or run here.
 func (m architecture) here(t *testing.T) {
 	t.Helper()
 	for _, tool := range append([]string{m.gcc}, m.run...)[:1+min(1, len(m.run))] {
@@ -77,7 +77,7 @@ func (m architecture) stage(t *testing.T) string {
 	return dir
 }
 
-// slots counts the slots of ioctl in a library, as binutils sees them.
+// slots counts the slots of ioctl in a library with binutils.
 func slots(t *testing.T, path string) int {
 	t.Helper()
 	n := 0
@@ -89,7 +89,7 @@ func slots(t *testing.T, path string) int {
 	return n
 }
 
-// gpu is a GPU of the host in a test: its address, its minor number, and how its device node is.
+// gpu is a GPU of the host in a test: its address, its minor number, and the state of its device node.
 type gpu struct {
 	address string
 	minor   int
@@ -99,7 +99,7 @@ type gpu struct {
 // The emulator's GPUs have the ids 0x100, 0x200, 0x10100 and 0x300.
 var someHidden = []gpu{{"0000:01:00.0", 3, "opens"}, {"0000:02:00.0", 0, "missing"}, {"0001:01:00.0", 1, "fails"}, {"0000:03:00.0", 2, "opens"}}
 
-// privately runs a program as root where /dev, /proc/driver and the PCI drivers in /sys are its own, with GPUs.
+// privately runs a program as root with its own /dev, /proc/driver and PCI drivers in /sys, which show the GPUs.
 func privately(t *testing.T, gpus []gpu, env []string, name string, args ...string) outcome {
 	t.Helper()
 	namespace(t, "--mount")
@@ -134,7 +134,7 @@ fi
 	return run(t, env, "unshare", append([]string{"--mount", "sh", "-c", script.String(), "sh", name}, args...)...)
 }
 
-// session runs host in dir with commands. Names of libraries stand for their paths.
+// session runs host in dir with commands. Names of libraries are replaced by their paths.
 func (m architecture) session(t *testing.T, dir string, gpus []gpu, env []string, commands ...string) outcome {
 	t.Helper()
 	argv := append(append([]string{}, m.run...), filepath.Join(dir, "host"))
@@ -154,7 +154,7 @@ func (m architecture) session(t *testing.T, dir string, gpus []gpu, env []string
 
 const askAttached = " /dev/nvidiactl 0xC020462A 0x201 128 0 ok"
 
-// TestGPUFilter: what does not depend on the machine is tested on the first alone, where programs run fast.
+// TestGPUFilter: tests that do not depend on the architecture run only on the first one, where programs run fast.
 func TestGPUFilter(t *testing.T) {
 	for i, m := range architectures {
 		t.Run(m.name, func(t *testing.T) {
@@ -183,8 +183,8 @@ func TestGPUFilter(t *testing.T) {
 	}
 }
 
-// patches: exactly the slots of ioctl change, in all kinds of libraries and no others; pages keep their
-// protection, and a second time there is nothing to do.
+// patches: exactly the slots of ioctl change, in all kinds of libraries and in no others. Pages keep their protection,
+// and a second installation changes nothing.
 func (m architecture) patches(t *testing.T, dir string) {
 	var load, ask, want, unfiltered, filtered []string
 	for _, name := range others {
@@ -235,7 +235,7 @@ func (m architecture) patches(t *testing.T, dir string) {
 	})
 }
 
-// answers: what the hook changes in answers, and what it leaves alone.
+// answers: which answers the hook changes, and which it does not.
 func (m architecture) answers(t *testing.T, dir string) {
 	const (
 		all4, some    = "100 200 10100 300", "100 300"
@@ -249,10 +249,10 @@ func (m architecture) answers(t *testing.T, dir string) {
 		{"/dev/nvidiactl 0xC028462A 0x201 128 0 ok", "0: " + some},                         // another size of NVOS54
 		{"/dev/nvidiactl 0xFFFFFFFFC020462A 0x201 128 0 ok", "0: " + some},                 // a request that was an int
 		{"/dev/nvidiactl 0xC020462A 0x201 128 0x20 ok", "0: " + some},                      // another flag
-		{"/dev/nvidiactl 0xC020462A 0x201 256 0 ok", "0: " + probed},                       // the other's size
-		{"/dev/nvidiactl 0xC020462A 0x214 128 0 ok", "0: " + all4},                         // the other's size
-		{"/dev/nvidiactl 0xC020462A 0x201 132 0 ok", "0: " + all4},                         // nobody's size
-		{"/dev/nvidiactl 0xC020462A 0x214 380 0 ok", "0: " + probed},                       // nobody's size
+		{"/dev/nvidiactl 0xC020462A 0x201 256 0 ok", "0: " + probed},                       // the size of the other command
+		{"/dev/nvidiactl 0xC020462A 0x214 128 0 ok", "0: " + all4},                         // the size of the other command
+		{"/dev/nvidiactl 0xC020462A 0x201 132 0 ok", "0: " + all4},                         // the size of no command
+		{"/dev/nvidiactl 0xC020462A 0x214 380 0 ok", "0: " + probed},                       // the size of no command
 		{"/dev/nvidiactl 0xC020462A 0x215 128 0 ok", "0: " + all4},                         // another command
 		{"/dev/nvidiactl 0xC020462A 0x201 128 4 ok", "0: " + all4},                         // FINN-serialised
 		{"/dev/nvidiactl 0xC020462A 0x201 128 0 status", "0: " + all4},                     // refused by the RM
@@ -262,7 +262,7 @@ func (m architecture) answers(t *testing.T, dir string) {
 		{"/dev/nvidiactl 0x8020462A 0x201 128 0 ok", "0: " + all4},                         // another direction
 		{"/dev/nvidiactl 0xC01046D3 0x201 128 0 ok", "0: " + all4},                         // XFER
 		{"/dev/zero 0xC020462A 0x214 384 0 ok", "0: " + flagged},                           // another device
-		{"none 0xC020462A 0x201 128 0 ok", "-1:" + none},                                   // nor here
+		{"none 0xC020462A 0x201 128 0 ok", "-1:" + none},                                   // no device number to compare with
 		{filepath.Join(dir, "libother.so") + " 0xC020462A 0x214 256 0 ok", "0: " + probed}, // no device at all
 	}
 	commands := []string{"filter", "load libcuda.so.1", "install"}
@@ -274,14 +274,14 @@ func (m architecture) answers(t *testing.T, dir string) {
 		line := regexp.MustCompile(` errno \d+`).ReplaceAllString(out.lines()[i+1], "")
 		assert.Equal(t, "libcuda.so.1 "+c.want, line, c.call)
 	}
-	// errno is the caller's, and the kernel's where the call fails
+	// a successful call keeps the caller's errno, a failing one sets the kernel's
 	out = m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "install",
 		"ask libcuda.so.1 /dev/zero 0xC020462A 0x201 128 0 ok", "ask libcuda.so.1 closed 0xC020462A 0x201 128 0 ok",
 		"ask libcuda.so.1 /dev/zero 0xC020462A 0x201 128 0 error").succeeds(t)
 	assert.Equal(t, []string{"libcuda.so.1 0 errno 77: 100 200 10100 300", "libcuda.so.1 0 errno 77: 100 200 10100 300", "libcuda.so.1 -1 errno 4:"}, out.lines()[1:])
 }
 
-// hosts: the filter stays out unless some GPUs are hidden, and not all of them.
+// hosts: the filter is installed only if some GPUs are hidden, but not all of them.
 func (m architecture) hosts(t *testing.T, dir string) {
 	node := func(node string) gpu { return gpu{"0000:01:00.0", 5, node} }
 	for name, c := range map[string]struct {
@@ -322,7 +322,7 @@ func (m architecture) boundImport(t *testing.T, dir string) {
 		"bound libcuda ioctl", "bound libnvcuvid ioctl", "bound libother ioctl", "bound libnvcuvid getppid",
 		"bound libnvcuvid no_such_symbol", "bound libnothing ioctl").succeeds(t)
 	assert.Equal(t, []string{
-		"ioctl in libcuda: libcuda.so.1", // lazy, not called yet
+		"ioctl in libcuda: libcuda.so.1", // lazy, and not called yet
 		"ioctl in libnvcuvid: host",
 		"libcuda.so.1 0 errno 77: 100 200 10100 300",
 		"ioctl in libcuda: host",
@@ -336,7 +336,7 @@ func (m architecture) boundImport(t *testing.T, dir string) {
 	}, out.lines())
 }
 
-// afterUnloading: a library that is loaded once more is changed once more.
+// afterUnloading: a library that is loaded again is changed again.
 func (m architecture) afterUnloading(t *testing.T, dir string) {
 	out := m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "install", "unload libcuda.so.1", "install", "load libcuda.so.1",
 		"ask libcuda.so.1"+askAttached, "install", "ask libcuda.so.1"+askAttached).succeeds(t)
@@ -344,21 +344,22 @@ func (m architecture) afterUnloading(t *testing.T, dir string) {
 		"libcuda.so.1 0 errno 77: 100 300"}, out.lines())
 }
 
-// afterLazyBinding: a thread that was resolving the import at the time writes over the slot.
+// afterLazyBinding: a thread that was resolving the import at the time overwrites the slot, and the next installation
+// changes it again.
 func (m architecture) afterLazyBinding(t *testing.T, dir string) {
 	out := m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "mark", "install", "undo", "changes", "install", "changes").succeeds(t)
 	assert.Equal(t, []string{"install 0", "0 words changed", "install 0", "libcuda.so.1: a word now points into libnvgpufilter.so",
 		"1 words changed"}, out.lines())
 }
 
-// withoutControlDevice: where there is no nvidiactl to compare with, the other checks decide.
+// withoutControlDevice: if there is no nvidiactl to compare with, the other checks decide.
 func (m architecture) withoutControlDevice(t *testing.T, dir string) {
 	out := m.session(t, dir, someHidden, nil, "remove /dev/nvidiactl", "filter", "load libcuda.so.1", "install",
 		"ask libcuda.so.1 /dev/zero 0xC020462A 0x201 128 0 ok").succeeds(t)
 	assert.Equal(t, []string{"install 0", "libcuda.so.1 0 errno 77: 100 300"}, out.lines())
 }
 
-// afterFork: the hook works in a child; installing anew does not, and says so.
+// afterFork: the hook works in a child; a new installation fails there with a message.
 func (m architecture) afterFork(t *testing.T, dir string) {
 	out := m.session(t, dir, someHidden, nil, "filter", "load libcuda.so.1", "install", "fork", "ask libcuda.so.1"+askAttached, "fork",
 		"ask libcuda.so.1"+askAttached, "install", "bound libcuda ioctl").succeeds(t)
@@ -367,8 +368,8 @@ func (m architecture) afterFork(t *testing.T, dir string) {
 	assert.Equal(t, 2, strings.Count(out.stderr, "nvmlfab: gpufilter: the process has forked"), out.stderr)
 }
 
-// storm: threads that ask while children are forked and Go collects its garbage, in a program in C, where the
-// smallest heap makes collections frequent, and in one in Go.
+// storm: threads make calls while children are forked and Go collects garbage, in a program in C, where a minimal heap
+// makes collections frequent, and in a program in Go.
 func (m architecture) storm(t *testing.T, dir string) {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	t.Run("C", func(t *testing.T) {

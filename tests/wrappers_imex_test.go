@@ -14,14 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// made builds a file of dist and returns its path.
+// made builds a file in dist and returns its path.
 func made(t *testing.T, name string) string {
 	t.Helper()
 	run(t, nil, "make", "--no-print-directory", "-C", root, filepath.Join("dist", name)).succeeds(t)
 	return filepath.Join(root, "dist", name)
 }
 
-// imex is the wrapper, the program that stands in for NVIDIA's daemon, and the environment that leads from one to the other.
+// imex returns the wrapper, the program that replaces NVIDIA's daemon, and the environment that makes the wrapper
+// execute it.
 func imex(t *testing.T) (wrapper, standin string, env []string) {
 	t.Helper()
 	wrapper = made(t, "bin/nvidia-imex")
@@ -30,7 +31,7 @@ func imex(t *testing.T) (wrapper, standin string, env []string) {
 	return wrapper, standin, []string{"NVMLFAB_IMEX_REAL=" + standin}
 }
 
-// namespace skips the test where there can be no namespaces of one's own.
+// namespace skips the test if namespaces are not allowed.
 func namespace(t *testing.T, flags ...string) {
 	t.Helper()
 	if out := run(t, nil, "unshare", append(flags, "true")...); out.code != 0 {
@@ -38,7 +39,7 @@ func namespace(t *testing.T, flags ...string) {
 	}
 }
 
-// all are the lines that begin with a word, without it.
+// all are the lines that begin with a word, without the word.
 func all(lines []string, word string) []string {
 	var found []string
 	for _, line := range lines {
@@ -68,7 +69,7 @@ func TestImexArguments(t *testing.T) {
 	}
 }
 
-// TestImexKeeps: the daemon finds what it would find if it had been started itself.
+// TestImexKeeps: the daemon finds the same state as if it had been started itself.
 func TestImexKeeps(t *testing.T) {
 	wrapper, standin, env := imex(t)
 	for _, mode := range []string{"launch", "launch-closed"} {
@@ -109,7 +110,7 @@ func TestImexInputAndOutput(t *testing.T) {
 	assert.Equal(t, "copied\n", stderr.String())
 }
 
-// TestImexSignals: a signal to the process that was started reaches the daemon.
+// TestImexSignals: a signal to the wrapper's process reaches the daemon.
 func TestImexSignals(t *testing.T) {
 	wrapper, _, env := imex(t)
 	cmd := exec.Command(wrapper, "wait")
@@ -127,7 +128,7 @@ func TestImexSignals(t *testing.T) {
 	assert.Equal(t, syscall.SIGTERM, cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
 }
 
-// TestImexFirstProcess: as in a container, with and without its own /proc, where the daemon has process id 1.
+// TestImexFirstProcess: the daemon has process id 1, as in a container, with and without a /proc of its own.
 func TestImexFirstProcess(t *testing.T) {
 	namespace(t, "--pid", "--fork", "--mount-proc")
 	wrapper, standin, env := imex(t)
@@ -187,7 +188,7 @@ func TestImexFailures(t *testing.T) {
 	}
 }
 
-// TestImexDefault: without the variable the daemon is where NVIDIA's package has it, renamed.
+// TestImexDefault: without the variable the wrapper executes NVIDIA's daemon under its new name.
 func TestImexDefault(t *testing.T) {
 	wrapper, _, _ := imex(t)
 	if _, err := os.Lstat("/usr/bin/nvidia-imex.real"); err == nil {

@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// gateMark is a line of the NVENC filter's table: an ioctl by way of the hook against the same one directly.
+// gateMark is a line in the table of the NVENC filter: it compares an ioctl through the hook with the same ioctl made
+// directly.
 type gateMark struct {
 	name, program, call string
-	limit               float64 // 0: none, as the hook has work to do
+	limit               float64 // 0: no limit, since the hook has work to do
 }
 
 var gateMarks = []gateMark{

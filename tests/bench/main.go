@@ -1,6 +1,6 @@
-// Command bench compares the library with two floors in one run: a stub library in C and
-// the smallest Go c-shared library. Machines are noisy, so it takes turns and judges the
-// median of the ratios, which it prints with their spread. It ends with 1 if a mark is missed.
+// Command bench compares the library with two floors in one run: a stub library in C, and the smallest Go c-shared
+// library. Since machines are noisy, it alternates between the two and compares the median of the ratios, which it
+// prints with their spread. It exits with 1 if a limit is exceeded.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// mark is one line of the table: what is measured, against which floor, and the ratio to reach.
+// mark is one line of the table: what is measured, the floor, and the highest ratio allowed.
 type mark struct {
 	name  string
 	mode  string
@@ -25,7 +25,8 @@ type mark struct {
 	yaml  bool // with a profile file of 400 lines instead of a shipped board
 }
 
-// In the modes stat and stat-active the floor is a stat that does nothing, and ours is the same behind libmockfs.
+// In the modes stat and stat-active the floor is a stat that does nothing, and it is compared with the same one through
+// libmockfs.
 var marks = []mark{
 	{"stub, per call", "stub", "c", 2.5, false},
 	{"getter, per call", "getter1", "go", 1.5, false},
@@ -60,7 +61,7 @@ func main() {
 	}
 }
 
-// many GPUs are to start within manyLimit, nvmlInit alone.
+// So many GPUs must start within manyLimit, measured for nvmlInit alone.
 const (
 	many      = 1000
 	manyLimit = 100 * time.Millisecond
@@ -165,7 +166,7 @@ func longProfile() []byte {
 	return out.Bytes()
 }
 
-// compare measures ours and the floor in turn.
+// compare alternates between the library and the floor.
 func (b *bench) compare(m mark, pairs int) (ours, floor, ratios []float64, err error) {
 	var env []string
 	if m.yaml {
@@ -191,8 +192,7 @@ func (b *bench) compare(m mark, pairs int) (ours, floor, ratios []float64, err e
 	return ours, floor, ratios, nil
 }
 
-// measure runs the probe once. A process is timed from outside and takes the best of ten,
-// since its noise only adds.
+// measure runs the probe once. A mode that measures whole processes takes the best of ten, since noise only adds time.
 func (b *bench) measure(mode, library string, env []string) (float64, error) {
 	if strings.HasPrefix(mode, "stat") {
 		env = append(env, "LD_PRELOAD="+library+":"+b.path("stat.so"))

@@ -1,7 +1,7 @@
-// Package debian brings programs and libraries that tests run, and that nobody here wrote, from Debian's archive.
+// Package debian gets programs and libraries for tests from Debian's archive.
 //
-// Nothing of the system changes: apt works in a directory of its own, packages are unpacked and not installed. What has
-// been fetched once stays in the user's cache and needs no network again.
+// It does not change the system: apt works in a directory of its own, and packages are unpacked but not installed.
+// Unpacked packages stay in the user's cache, so the network is needed only once.
 package debian
 
 import (
@@ -23,11 +23,11 @@ import (
 // Progress receives a line for each step that takes time.
 var Progress io.Writer = os.Stderr
 
-// Names lists what Fetch knows.
+// Names lists the names that Fetch accepts.
 func Names() []string { return slices.Sorted(maps.Keys(entries)) }
 
-// Fetch returns the directory into which the named packages are unpacked, fetching them first if need be. It may be
-// called at any time, by any number of processes.
+// Fetch returns the directory with the unpacked packages of that name. It fetches them first if necessary. Any number
+// of processes may call it at the same time.
 func Fetch(name string) (string, error) {
 	e, ok := entries[name]
 	if !ok {
@@ -90,7 +90,7 @@ func (e entry) unpack(root, dir string, adapt adapter) error {
 	if err != nil {
 		return err
 	}
-	work := filepath.Join(root, "unpack") // ours while we hold the lock; an interrupted run may have left it
+	work := filepath.Join(root, "unpack") // this process holds the lock; an interrupted run may have left the folder
 	defer os.RemoveAll(work)
 	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(work, 0o755)); err != nil {
 		return err
@@ -130,8 +130,8 @@ func (e entry) unpack(root, dir string, adapt adapter) error {
 	return os.Rename(tree, dir)
 }
 
-// apt lays out a private apt directory for the suite and returns its configuration file. It is handed to apt with -c,
-// because apt reads that after the host's own files, and APT_CONFIG before them.
+// apt makes a private apt directory for the suite and returns its configuration file. The file is passed to apt with
+// -c, since apt reads that after the host's own files, but APT_CONFIG before them.
 func (e entry) apt(root string) (string, error) {
 	mirror, err := mirror()
 	if err != nil {
@@ -148,8 +148,8 @@ func (e entry) apt(root string) (string, error) {
 		}
 	}
 	sources := fmt.Sprintf("deb [signed-by=%s] %s %s %s\n", keyring, mirror, e.suite, e.components)
-	// Versions are pinned, so lists that a frozen mirror serves past their date do; hashes and signatures are checked
-	// as always. Root's cache is closed to the user that apt would drop to.
+	// Versions are pinned, so lists from a frozen mirror may be used after their date; hashes and signatures are still
+	// checked. Downloads run as root, since the user to which apt would switch cannot enter root's cache.
 	config := fmt.Sprintf(`Dir::State::Lists "%[1]s/lists";
 Dir::State::Status "%[1]s/status";
 Dir::Etc::SourceList "%[1]s/sources.list";
@@ -165,7 +165,7 @@ Acquire::Retries "3";
 	if err := os.WriteFile(filepath.Join(dir, "sources.list"), []byte(sources), 0o644); err != nil {
 		return "", err
 	}
-	// What is installed here would count as a newer version.
+	// Installed packages would count as a newer version, so the list of them is empty.
 	if err := os.WriteFile(filepath.Join(dir, "status"), nil, 0o644); err != nil {
 		return "", err
 	}
@@ -175,8 +175,8 @@ Acquire::Retries "3";
 
 const mirrorVariable = "NVMLFAB_DEBIAN_MIRROR"
 
-// mirror returns the address of a Debian mirror: the one that the variable names, the one that this host's apt uses, or
-// the one that debootstrap would, in this order.
+// mirror returns the address of a Debian mirror: the one in the variable, else the one that this host's apt uses, else
+// debootstrap's default.
 func mirror() (string, error) {
 	if m := os.Getenv(mirrorVariable); m != "" {
 		return m, nil
@@ -198,8 +198,9 @@ func mirror() (string, error) {
 	return "", fmt.Errorf("no Debian mirror in this host's apt sources: set %s to the address of one", mirrorVariable)
 }
 
-// debianSource picks the archive itself from apt's list of "component release address": it alone has a component main in
-// a release named by a bare word that Debian uses. Third parties who borrow such a name call their component otherwise.
+// debianSource chooses Debian's archive from apt's list of "component release address": the component must be main, and
+// the release must be a single word that Debian uses. Third parties that use such a release name have another
+// component.
 func debianSource(targets string) string {
 	release := regexp.MustCompile(`^(bullseye|bookworm|trixie|forky|sid|oldoldstable|oldstable|stable|testing|unstable)$`)
 	for line := range strings.Lines(targets) {
@@ -229,7 +230,7 @@ func lock(path string) (func(), error) {
 	return func() { f.Close() }, nil
 }
 
-// run executes a command in dir and, when it fails, answers the last lines that it printed.
+// run executes a command in dir. If it fails, the error has the last lines of its output.
 func run(dir, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir

@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// Kernel is Debian's kernel for virtual machines and what modules for it are built with.
+// Kernel is Debian's kernel for virtual machines, with what is needed to build modules for it.
 type Kernel struct {
 	Release string // as uname -r says
-	Headers string // folder to build modules in: make -C HEADERS M=…
-	Image   string // the kernel itself, an ELF file that qemu starts without having to decompress it first
+	Headers string // for building modules: make -C HEADERS M=FOLDER
+	Image   string // the kernel as an uncompressed ELF file, which qemu starts faster
 }
 
-// kernelMeta is the package that names the kernel of the day.
+// kernelMeta is the package that depends on the present kernel package.
 const kernelMeta = "linux-image-cloud-amd64"
 
-// FetchKernel returns Debian's cloud kernel, fetching it first if need be.
+// FetchKernel returns Debian's cloud kernel. It fetches the kernel first if necessary.
 func FetchKernel() (Kernel, error) {
 	dir, err := Fetch("linux-cloud")
 	if err != nil {
@@ -36,7 +36,7 @@ func FetchKernel() (Kernel, error) {
 	return Kernel{release, filepath.Join(dir, "usr", "src", "linux-headers-"+release), images[0]}, nil
 }
 
-// kernelPackages are the packages of the kernel of the day, which all bear its number.
+// kernelPackages are the present kernel's packages, whose names contain its version.
 func kernelPackages(apt string) ([]string, error) {
 	out, err := exec.Command("apt-cache", "-c", apt, "depends", kernelMeta).Output()
 	if err != nil {
@@ -50,7 +50,7 @@ func kernelPackages(apt string) ([]string, error) {
 	return []string{string(image[1]), "linux-headers-" + number + "-cloud-amd64", "linux-headers-" + number + "-common", "linux-kbuild-" + series}, nil
 }
 
-// finishKernel makes the headers work where they are unpacked, final being the name that tree will have, and decompresses the kernel.
+// finishKernel makes the unpacked headers usable and decompresses the kernel. final is the later name of tree.
 func finishKernel(tree, final string) error {
 	makefiles, _ := filepath.Glob(filepath.Join(tree, "usr/src/linux-headers-*-amd64/Makefile"))
 	for _, path := range makefiles {
@@ -79,7 +79,7 @@ func finishKernel(tree, final string) error {
 	return errors.Join(os.WriteFile(name, image, 0o644), os.Remove(compressed[0]), os.RemoveAll(filepath.Join(tree, "lib/modules")))
 }
 
-// decompressKernel finds the kernel inside a bzImage: an archive of some kind within it that yields an ELF file.
+// decompressKernel finds the kernel in a bzImage: it is a compressed ELF file.
 func decompressKernel(bzImage []byte) ([]byte, error) {
 	for _, kind := range []struct {
 		magic string
@@ -96,7 +96,7 @@ func decompressKernel(bzImage []byte) ([]byte, error) {
 			}
 			cmd := exec.Command(kind.tool[0], kind.tool[1:]...)
 			cmd.Stdin, cmd.Stderr = bytes.NewReader(rest[at:]), io.Discard
-			image, err := cmd.Output() // complains of what follows the archive
+			image, err := cmd.Output() // it complains about the bytes after the archive
 			if errors.Is(err, exec.ErrNotFound) {
 				return nil, fmt.Errorf("it is compressed with %s, which is missing: install it", kind.tool[0])
 			}
@@ -108,7 +108,8 @@ func decompressKernel(bzImage []byte) ([]byte, error) {
 	return nil, errors.New("no kernel that xz, lz4, zstd or gzip would decompress is in it")
 }
 
-// finishSource unpacks the source of the kernel, but for C files that a kernel without hardware has no use for: four fifths of it.
+// finishSource unpacks the kernel's source without the C files that a kernel without hardware does not need, which are
+// four fifths of it.
 func finishSource(tree, _ string) error {
 	tarballs, _ := filepath.Glob(filepath.Join(tree, "usr/src/linux-source-*.tar.xz"))
 	if len(tarballs) != 1 {

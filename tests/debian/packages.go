@@ -3,15 +3,15 @@ package debian
 // entry is one thing to fetch: packages of one suite, unpacked together.
 type entry struct {
 	suite      string
-	components string   // of the suite's archive that carry the packages
-	version    string   // upstream version of the first package; its Debian revision may move on
-	packages   []string // the first names the thing, the others are what it needs to run
+	components string   // of the suite's archive
+	version    string   // upstream version of the first package; its Debian revision may change
+	packages   []string // the first package is the one wanted, the others are needed to run it
 }
 
-// adapter is for what needs more than to be downloaded and unpacked.
+// adapter is for entries that need more than a download and unpacking.
 type adapter struct {
-	resolve func(apt string) ([]string, error) // the packages, in place of the entry's
-	finish  func(tree, final string) error     // changes what lies in tree before that is renamed to final
+	resolve func(apt string) ([]string, error) // returns the packages, in place of the entry's
+	finish  func(tree, final string) error     // changes tree before it is renamed to final
 }
 
 var adapters = map[string]adapter{
@@ -24,7 +24,7 @@ const (
 	tools   = "main contrib"
 )
 
-// entries holds everything that tests may ask for. Drivers older than 470 are in sid alone.
+// entries holds everything that tests can fetch. Only sid has drivers older than 470.
 var entries = map[string]entry{
 	"nvidia-smi-340": {"sid", nonFree, "340.108", []string{"nvidia-legacy-340xx-smi"}},
 	"nvidia-smi-390": {"sid", nonFree, "390.157", []string{"nvidia-legacy-390xx-smi"}},

@@ -1,7 +1,7 @@
-// Command fetch brings Debian packages for tests and prints the folder of each: go run ./tests/fetch [-q] NAME...
+// Command fetch gets Debian packages for tests and prints the folder of each: go run ./tests/fetch [-q] NAME...
 //
-// Without a name it lists the names. -q keeps progress off standard error. -kernel-headers prints the folder to build modules
-// for Debian's cloud kernel in.
+// Without a name it lists the names. -q turns off progress messages on standard error. -kernel-headers prints the
+// folder for building modules for Debian's cloud kernel.
 package main
 
 import (

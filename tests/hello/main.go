@@ -1,4 +1,4 @@
-// Command hello lists the GPUs that NVML shows, through NVIDIA's go-nvml. It stands in for nvidia-smi where there is none.
+// Command hello lists the GPUs that NVML shows, through NVIDIA's go-nvml, for machines without nvidia-smi.
 package main
 
 import (

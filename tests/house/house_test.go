@@ -1,5 +1,5 @@
-// Package house holds the tree to the rules by which it was built: who imports whom, where cgo and
-// unsafe may stand, what lies at the top and what the compiler's output must not hold.
+// Package house checks the structure of the tree: which packages import which, where cgo and unsafe are allowed, what
+// is at the top, and what generated files must not contain.
 package house
 
 import (
@@ -24,9 +24,8 @@ import (
 
 const module = "github.com/nvmlfab/nvmlfab/"
 
-// imports names, for each folder, the folders of ours that its packages may import besides those
-// below itself. The longest name that fits a package is its rule, so a new folder at the top of the
-// tree needs a row here.
+// imports lists, for each folder, the folders of this project that its packages may import in addition to those below
+// itself. For a package the longest matching folder applies, so a new folder at the top of the tree needs a row here.
 var imports = map[string][]string{
 	"library/core":       {"library/host", "library/marshal", "generated/dispatch", "handwritten", "engine", "profiles", "generated/abi"},
 	"library/host":       {},
@@ -49,26 +48,26 @@ var imports = map[string][]string{
 	"generator":          {"nvml-headers"},
 	"nvml-headers":       {"generator/model"},
 	"kernel":             {},
-	"kernel/vm":          {"kernel", "machine", "profiles", "tests/debian"}, // tests, in a virtual machine
+	"kernel/vm":          {"kernel", "machine", "profiles", "tests/debian"}, // tests in a virtual machine
 	"shims":              {"library/host"},
-	"tests":              nil, // they may import anything
+	"tests":              nil, // tests may import anything
 }
 
-// allows says whether a package lies in a folder.
+// allows reports whether a package is in a folder.
 func allows(folder, target string) bool {
 	return target == folder || strings.HasPrefix(target, folder+"/")
 }
 
-// forTestsOnly are what only tests may import, besides all of tests/.
+// forTestsOnly are packages that only tests may import, in addition to all of tests/.
 var forTestsOnly = []string{"engine/enginetest", "kernel/vgpuctl/vgputest"}
 
-// pure are the folders without cgo and without unsafe, and exempt what in them may use unsafe.
+// pure are the folders without cgo and unsafe; exempt are packages in them that may use unsafe.
 var (
 	pure   = []string{"handwritten", "engine", "profiles"}
 	exempt = []string{"engine/state/word"}
 )
 
-// top is what lies at the top of the tree.
+// top are the files and folders at the top of the tree.
 var top = strings.Fields(`generator nvml-headers generated library handwritten engine profiles machine shims cmd
 	kernel kubernetes tests docs Makefile go.mod go.sum README.md CHANGELOG.md CONTRIBUTING.md LICENSE .ci
 	.gitignore .gitattributes .clang-format`)
@@ -79,7 +78,7 @@ type pkg struct {
 	Imports, Deps, CgoFiles []string
 }
 
-// folder is where a package lies, and empty for one that is not ours.
+// folder is the folder of a package, or empty if the package is not of this project.
 func folder(importPath string) string {
 	name, ours := strings.CutPrefix(importPath, module)
 	if !ours {
@@ -92,7 +91,7 @@ func within(name string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return allows(f, name) })
 }
 
-// rule is the row of imports that is a package's.
+// rule is the row of imports that applies to a package.
 func rule(name string) (folder string, ok bool) {
 	for f := name; f != "."; f = path.Dir(f) {
 		if _, ok := imports[f]; ok {
@@ -187,7 +186,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestRulesBite: each rule finds what breaks it, and lets pass what does not.
+// TestRulesBite: each rule finds a violation, and accepts what does not violate it.
 func TestRulesBite(t *testing.T) {
 	for want, p := range map[string]pkg{
 		"profiles imports engine":                                  {Imports: []string{module + "engine"}},
@@ -237,7 +236,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// TestGenerated: no file below generated/ is a copy of one elsewhere.
+// TestGenerated: no file in generated/ is a copy of another file.
 func TestGenerated(t *testing.T) {
 	files := map[[32]byte][]string{}
 	for _, dir := range top {

@@ -1,9 +1,10 @@
-// Command nvidia describes the machine that it runs on in the way of NVIDIA's own software for Kubernetes: by go-nvlib, as the
-// DRA driver and GPU Feature Discovery do, by go-gpuallocator, as the device plugin does, and by nvidia-container-toolkit's
-// nvcdi, as all of them and nvidia-ctk do. It prints what they find as JSON, and ends with 1 at the first error.
+// Command nvidia describes its machine with NVIDIA's own software for Kubernetes: with go-nvlib, as the DRA driver and
+// GPU Feature Discovery do; with go-gpuallocator, as the device plugin does; and with nvcdi of
+// nvidia-container-toolkit, as all of these and nvidia-ctk do. It prints the results as JSON, and exits with 1 at the
+// first error.
 //
-// It is a module of its own, since nvcdi brings some forty modules, runc's and containerd's among them, that nothing else here
-// is built with.
+// It is a Go module of its own, since nvcdi needs some forty modules, among them runc's and containerd's, that nothing
+// else here needs.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// machine is what is printed.
+// machine is the printed result.
 type machine struct {
 	GPUs []gpu
 	CDI  cdi
@@ -33,7 +34,7 @@ type gpu struct {
 	Fabric, MIGCapable  bool
 	MIGEnabled          bool
 	MIGProfiles         []string
-	Links               map[int][]string // to each other GPU, as go-gpuallocator's scores name them
+	Links               map[int][]string // to each other GPU, by the names that go-gpuallocator gives them
 }
 
 type cdi struct {
@@ -138,7 +139,7 @@ func describeCDI(root string, lib nvml.Interface, devices device.Interface) (c c
 		return c, err
 	}
 	log := logrus.New()
-	log.SetLevel(logrus.ErrorLevel) // not every optional library and firmware that there is none of
+	log.SetLevel(logrus.ErrorLevel) // otherwise it warns of every missing optional library and firmware file
 	generator, err := nvcdi.New(nvcdi.WithNvmlLib(lib), nvcdi.WithDeviceLib(devices), nvcdi.WithDriverRoot(root),
 		nvcdi.WithDeviceNamers(byIndex, byUUID), nvcdi.WithMode(nvcdi.ModeNvml), nvcdi.WithLogger(log))
 	if err != nil {

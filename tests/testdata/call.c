@@ -1,8 +1,9 @@
-// Calls functions of the library named by the argument, as standard input says, and prints what they answer. It brings no
-// prototypes along, so it calls a name as a program built against any header would.
+// Reads calls from standard input, makes them on the library named by the argument, and prints the results. It uses no
+// prototypes, so it calls a function as a program built with any header would.
 //
-// A line in is a name and its arguments, in hexadecimal: a number, or = and the bytes of a buffer to point to. A line out is
-// the return code and what the buffers then hold, each with the guard behind it, which nobody may touch.
+// An input line is a name and its arguments in hexadecimal: a number, or = and the bytes of a buffer to point to. An
+// output line is the return code and the final content of the buffers, each with the guard bytes after it, which must
+// not change.
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// A library in the core's place that was built from another model, or, with -DNO_ENTRY, is no core at all.
+// A library in place of the core that was built from another model. With -DNO_ENTRY it is no core at all.
 #ifdef NO_ENTRY
 long something_else(void) { return 0; }
 #else

@@ -1,4 +1,4 @@
-// Walks through the life of the library and prints one answer a line.
+// Initialises the library, calls it and shuts it down, several times, and prints one answer per line.
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 #define SAY(call) printf("%s = %d\n", #call, call)
 
-// go-nvml's header wraps a handle in a struct and NVIDIA's own does not: these do with both.
+// go-nvml's header wraps a handle in a struct and NVIDIA's own does not. These functions work with both.
 static nvmlDevice_t at(const void *address)
 {
 	nvmlDevice_t dev;

@@ -1,4 +1,5 @@
-// Loads the library named by the argument as nvidia-smi does, all symbols at once, and prints what nvmlInit answers.
+// Loads the library named by the argument as nvidia-smi does, with all symbols resolved at once, and prints the result
+// of nvmlInit.
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
-// Prints what entry 255 of nvidia-smi's table answers for the first GPU, for which walkthrough_test.go writes a function.
+// Prints the answer of entry 255 of nvidia-smi's table for the first GPU. walkthrough_test.go writes the function for
+// it.
 #include <stdio.h>
 
 #include "nvml.h"

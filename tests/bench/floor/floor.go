@@ -1,5 +1,5 @@
-// Command floor is the smallest Go c-shared library with the shape of NVML: what entering
-// Go costs at the least.
+// Command floor is the smallest Go c-shared library with some of NVML's functions. It shows the lowest cost of a call
+// into Go.
 package main
 
 import "C"

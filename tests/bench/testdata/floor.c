@@ -1,4 +1,4 @@
-/* The C floor: what a call into any shared library costs. */
+/* The floor in C: the cost of a call into any shared library. */
 #include "nvml.h"
 
 nvmlReturn_t nvmlInit_v2(void) { return NVML_SUCCESS; }

@@ -1,6 +1,6 @@
-/* gate library|kernel hook|direct CASE: nanoseconds for a call of ioctl, direct or by way of the filter's hook. The kernel is
- * stubbed out: as a function that says OK in the place of the C library's, or by seccomp, which answers at the
- * kernel's door. hook.c is in a library of its own, so that it calls ioctl as libnvgpufilter.so does. */
+/* gate library|kernel hook|direct CASE: measures an ioctl in nanoseconds, direct or through the filter's hook. The
+ * kernel's work is left out: either a function that returns 0 replaces the C library's ioctl, or seccomp answers at
+ * the entry of the kernel. hook.c is in a library of its own, so that it calls ioctl as libnvgpufilter.so does. */
 #define _GNU_SOURCE
 #include "hook.h"
 
@@ -29,7 +29,7 @@ struct control {
 static uint32_t ids[32];
 static ioctl_fn *volatile slot;
 
-/* A call as a library makes it, through a slot. */
+/* Makes a call as a library does, through a slot. */
 static __attribute__((noinline)) int call(int fd, unsigned long request, struct control *control)
 {
     int result = slot(fd, request, control);

@@ -1,4 +1,4 @@
-/* The filter's hook, with a table of what to keep. */
+/* The filter's hook, with a table of ids to keep. */
 #include "hook.c"
 
 __attribute__((visibility("default"))) uintptr_t bench_hook(const uint32_t *keep, uint32_t count);

@@ -58,7 +58,7 @@ static double stubs(void)
     return (now() - start) / MANY;
 }
 
-/* Per call and thread, so that more threads than processors show as waiting. */
+/* The time per call and thread, so that waiting shows if there are more threads than processors. */
 static double threads(int n)
 {
     pthread_t t[16];

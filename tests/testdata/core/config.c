@@ -1,4 +1,4 @@
-// Says what nvmlInit answers to a configuration, and what can be seen afterwards.
+// Prints the result of nvmlInit with a configuration, and what NVML shows afterwards.
 #include <time.h>
 
 #include "core.h"
@@ -10,7 +10,7 @@ static double now(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-// look at every GPU: indexes, names and UUIDs must be there.
+// look reads every GPU: indexes, names and UUIDs must be there.
 static void look(void)
 {
 	unsigned int n, index;
@@ -23,7 +23,7 @@ static void look(void)
 		ok(nvmlDeviceGetIndex(dev, &index));
 		check(index == i);
 		ok(nvmlDeviceGetUUID(dev, uuid[i], sizeof uuid[i]));
-		ok(nvmlDeviceGetHandleByUUID(uuid[i], &same)); // and nobody else has it
+		ok(nvmlDeviceGetHandleByUUID(uuid[i], &same)); // and no other GPU has it
 		check(address(same) == address(dev));
 	}
 	free(uuid);
@@ -33,7 +33,7 @@ static void look(void)
 int main(int argc, char **argv)
 {
 	alarm(300);
-	if (argc == 3) { // as a user that may not read the file, which needs a core that is loaded already
+	if (argc == 3) { // as a user that may not read the file; that needs a core which is loaded already
 		ok(nvmlInit_v2());
 		ok(nvmlShutdown());
 		check(setenv("MOCK_NVML_CONFIG", argv[1], 1) == 0);
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
 	ok(nvmlDeviceGetCount_v2(&n));
 	look();
 	double first = took;
-	for (int i = 0; i < 5; i++) { // a second life does not load the core again
+	for (int i = 0; i < 5; i++) { // a second nvmlInit does not load the core again
 		ok(nvmlShutdown());
 		begin = now();
 		ok(nvmlInit_v2());

@@ -1,4 +1,4 @@
-// What the programs beside this file share: checks that name the line, and the GPUs that they expect to see.
+// Shared by the programs in this folder: checks that print their line, and the GPUs that the programs expect.
 #ifndef CORE_H
 #define CORE_H
 
@@ -15,7 +15,7 @@
 
 #include "nvml.h"
 
-// fail says where a program went wrong and ends it; the text goes past stdio, which a fork may have copied.
+// fail prints where a program failed and ends it. It does not use stdio, whose buffer a fork may have copied.
 static inline void fail(const char *file, int line, const char *format, ...)
 {
 	char text[512];
@@ -42,7 +42,7 @@ static inline void fail(const char *file, int line, const char *format, ...)
 
 #define ok(call) answers(NVML_SUCCESS, call)
 
-// go-nvml's header wraps a handle in a struct and NVIDIA's own does not: these do with both.
+// go-nvml's header wraps a handle in a struct and NVIDIA's own does not. These functions work with both.
 static inline nvmlDevice_t at(const void *address)
 {
 	nvmlDevice_t dev;
@@ -57,7 +57,7 @@ static inline char *address(nvmlDevice_t dev)
 	return p;
 }
 
-// What NVML said of each GPU when learn was called.
+// What NVML answered for each GPU when learn was called.
 static struct {
 	nvmlDevice_t dev;
 	char uuid[96], name[96];
@@ -75,8 +75,8 @@ static inline void learn(void)
 	}
 }
 
-// Calls n functions and compares every answer with what learn heard. Looking a GPU up by its UUID makes a string and
-// asking for field values a list, so that the core has something to collect.
+// Makes n calls and compares every answer with what learn stored. Looking up a GPU by its UUID makes a string, and
+// reading field values makes a list, so that the core has garbage to collect.
 static inline void calls(long n)
 {
 	for (long i = 0; i < n; i++) {
@@ -99,7 +99,7 @@ static inline void calls(long n)
 			break;
 		case 3:
 			for (int f = 0; f < 4; f++)
-				field[f].fieldId = NVML_FI_MAX; // no such field: each answers for itself
+				field[f].fieldId = NVML_FI_MAX; // an invalid field: each field has a result of its own
 			ok(nvmlDeviceGetFieldValues(gpu[which].dev, 4, field));
 			check(field[3].nvmlReturn != NVML_SUCCESS);
 			break;
@@ -107,7 +107,7 @@ static inline void calls(long n)
 	}
 }
 
-// finish waits for a child and passes its failure on.
+// finish waits for a child and fails if the child failed.
 static inline void finish(pid_t child)
 {
 	int status;
@@ -117,8 +117,8 @@ static inline void finish(pid_t child)
 		fail(__FILE__, __LINE__, "child %d ended with status %#x", child, status);
 }
 
-// Collections are counted by the lines that GODEBUG=gctrace=1 makes the core print: listen_to_collections takes them away
-// from standard error, and collections counts them and finds no other.
+// GODEBUG=gctrace=1 makes the core print a line for each collection. listen_to_collections redirects standard error to
+// a file, and collections counts these lines and accepts no others.
 static int caught = -1;
 
 static inline void listen_to_collections(void)
@@ -127,7 +127,8 @@ static inline void listen_to_collections(void)
 	check(caught >= 0 && fcntl(caught, F_SETFL, O_APPEND) == 0 && dup2(caught, STDERR_FILENO) == STDERR_FILENO);
 }
 
-// A collection may be printing its line, piece by piece: the file is read by offset, and an unfinished line is none yet.
+// A collection may be printing its line in pieces. So the file is read by offset, and an unfinished line does not count
+// yet.
 static inline long collections(void)
 {
 	long n = 0;
@@ -145,7 +146,7 @@ static inline long collections(void)
 	return n;
 }
 
-// What a process holds on to.
+// The resources that a process uses.
 struct holdings {
 	long descriptors, mappings, resident; // resident in KiB
 };

@@ -1,4 +1,4 @@
-// Hosts that are hard to live in, each named by the first argument.
+// Hosts in which a library is difficult to run. The first argument selects one.
 #include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 #include "core.h"
 
-// A hang, and nothing else, ends by SIGALRM.
+// SIGALRM ends a program that hangs, and nothing else.
 enum { HANG = 300 };
 
 static atomic_int done;
@@ -34,7 +34,7 @@ static pid_t child(void (*body)(void))
 static void on_signal(int sig) { (void)sig; }
 static void on_other(int sig) { (void)sig; }
 
-// Sets what a host may set, again and again, and looks whether it stays.
+// Sets what a host may set, again and again, and checks that it stays.
 static void *set_and_look(void *unused)
 {
 	for (long i = 0; !done; i++) {
@@ -69,14 +69,15 @@ static void settings(char **argv)
 		finish(child(set_while_loading));
 }
 
-// ---- Messages that nobody hears ------------------------------------------------------------------------------------
+// ---- Messages that nobody reads
+// --------------------------------------------------------------------------------------
 
 static void complain_twice(void)
 {
-	check(setenv("NVMLFAB_CORE", "/nowhere", 1) == 0); // the front says it
+	check(setenv("NVMLFAB_CORE", "/nowhere", 1) == 0); // a message of the front
 	answers(NVML_ERROR_LIBRARY_NOT_FOUND, nvmlInit_v2());
 	check(unsetenv("NVMLFAB_CORE") == 0);
-	check(setenv("NVMLFAB_PROFILE", "none", 1) == 0); // the core says it
+	check(setenv("NVMLFAB_PROFILE", "none", 1) == 0); // a message of the core
 	answers(NVML_ERROR_UNKNOWN, nvmlInit_v2());
 	check(unsetenv("NVMLFAB_PROFILE") == 0);
 	ok(nvmlInit_v2());
@@ -97,7 +98,7 @@ static void complain_with_sigpipe_blocked(void)
 	check(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
 	complain_twice();
 	check(!sigpipe_waits());
-	check(raise(SIGPIPE) == 0); // the host's own stays
+	check(raise(SIGPIPE) == 0); // the host's own stays pending
 	check(setenv("NVMLFAB_PROFILE", "none", 1) == 0);
 	answers(NVML_ERROR_UNKNOWN, nvmlInit_v2());
 	check(sigpipe_waits());
@@ -111,16 +112,16 @@ static void messages(char **argv)
 	check(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
 	for (char text[4096] = { 'x' }; poll(&(struct pollfd){ .fd = ends[1], .events = POLLOUT }, 1, 0) == 1;)
 		check(write(ends[1], text, sizeof text) > 0);
-	finish(child(complain_twice)); // it is full
+	finish(child(complain_twice)); // the pipe is full
 	check((fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK) == 0);
 	close(ends[0]);
-	finish(child(complain_twice)); // it is broken, which is SIGPIPE's death
+	finish(child(complain_twice)); // the pipe is broken, and SIGPIPE would end the child
 	finish(child(complain_with_sigpipe_blocked));
 }
 
 // ---- Too few threads -----------------------------------------------------------------------------------------------
 
-// From one more task on, each child has either a core that lasts or the answer that there is none.
+// For each number of allowed tasks, a child has either a working core or the answer that there is none.
 static void tasks(char **argv)
 {
 	long refused = 0, served = 0;
@@ -150,7 +151,7 @@ static void tasks(char **argv)
 	printf("%ld refused, %ld served\n", refused, served);
 }
 
-// ---- Handlers that fork, call or want much room --------------------------------------------------------------------
+// ---- Handlers that fork, call NVML or need much stack --------------------------------------------------------------
 
 static void tick_every(long us, void (*handler)(int))
 {
@@ -173,7 +174,7 @@ static void fork_and_wait(int sig)
 	errno = saved;
 }
 
-// nvmlInit and nvmlShutdown hold the front's lock, which a fork waits for.
+// nvmlInit and nvmlShutdown hold the front's lock, and a fork waits for it.
 static void fork_in_lives(void)
 {
 	tick_every(1000, fork_and_wait);
@@ -239,7 +240,7 @@ static void reentering(char **argv)
 	printf("%ld in use, %ld served\n", in_use, served);
 }
 
-// A frame of nearly a megabyte, as a handler has that walks a large stack or prints.
+// Uses a frame of nearly a megabyte, like a handler that walks a large stack or prints.
 static void want_a_megabyte(int sig)
 {
 	(void)sig;
@@ -249,7 +250,7 @@ static void want_a_megabyte(int sig)
 	handled++;
 }
 
-// More than there is: it meets the guard.
+// Uses more stack than there is, and so reaches the guard.
 static __attribute__((noinline)) void eat(int kib)
 {
 	volatile char room[1024];
@@ -292,7 +293,8 @@ static void roomy(char **argv)
 	printf("%ld handlers\n", handled);
 }
 
-// ---- Forks that nobody announces, and forks elsewhere --------------------------------------------------------------
+// ---- Forks without fork handlers, and forks after the files have changed
+// ---------------------------------------------
 
 static pid_t bare_fork(void) { return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); }
 
@@ -304,7 +306,7 @@ static void unannounced(char **argv)
 	calls(1000);
 	pid_t (*const way[])(void) = { _Fork, bare_fork };
 	for (size_t i = 0; i < sizeof way / sizeof way[0]; i++) {
-		for (int first = 0; first < 2; first++) { // by a call, and by nvmlInit
+		for (int first = 0; first < 2; first++) { // detected by a call, and by nvmlInit
 			pid_t pid = way[i]();
 			if (pid == 0) {
 				alarm(HANG);
@@ -341,7 +343,7 @@ static void elsewhere(char **argv)
 	closedir(root);
 }
 
-// The core is replaced by a file of the same name, and every descriptor is closed.
+// The core is replaced by another file of the same name, and every descriptor is closed.
 static void replaced(char **argv)
 {
 	ok(nvmlInit_v2());

@@ -1,4 +1,4 @@
-// Programs that fork, each named by the first argument.
+// Programs that fork. The first argument selects one.
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -15,10 +15,10 @@
 
 extern char **environ;
 
-// A hang, and nothing else, ends by SIGALRM.
+// SIGALRM ends a program that hangs, and nothing else.
 enum { HANG = 300 };
 
-// child forks and runs body in the child.
+// child forks and calls body in the child.
 static pid_t child(void (*body)(void))
 {
 	pid_t pid = fork();
@@ -35,7 +35,7 @@ static pid_t child(void (*body)(void))
 static atomic_int busy, done;
 static atomic_long rounds;
 
-// While busy the thread calls without a pause; otherwise it leaves the processors to the children.
+// While busy is set the thread calls without a pause; otherwise it leaves the processors to the children.
 static void *caller(void *unused)
 {
 	(void)unused;
@@ -131,7 +131,7 @@ static void grandchild(void) { finish(child(generation)); }
 
 static void fork_then_leave(void)
 {
-	check(fork() >= 0); // the child goes on as an orphan, as a daemon does
+	check(fork() >= 0); // the child goes on as an orphan, like a daemon
 }
 
 static void twice(int argc, char **argv)
@@ -158,7 +158,7 @@ static void twice(int argc, char **argv)
 	finish(pid);
 	close(ends[1]);
 	check(read(ends[0], &word, 1) == 1 && word == 'x');
-	check(read(ends[0], &word, 1) == 1 && word == 'x'); // middle one and orphan
+	check(read(ends[0], &word, 1) == 1 && word == 'x'); // the middle process and the orphan
 	calls(1000);
 }
 
@@ -214,7 +214,7 @@ static void call_then_again(void)
 
 static void count_references(void)
 {
-	ok(nvmlInit_v2()); // the parent holds one more
+	ok(nvmlInit_v2()); // the parent has one more reference
 	ok(nvmlShutdown());
 	calls(ENOUGH);
 	again();
@@ -228,7 +228,7 @@ static void shutdowns(int argc, char **argv)
 	finish(child(again));
 	finish(child(call_then_again));
 	finish(child(count_references));
-	calls(ENOUGH); // the parent knows nothing of it
+	calls(ENOUGH); // the parent has no such handles
 	ok(nvmlShutdown());
 }
 
@@ -251,7 +251,7 @@ static void init_and_call(void)
 	ok(nvmlShutdown());
 }
 
-// A process whose first nvmlInit is under way in another thread when it forks.
+// A process that forks while its first nvmlInit is running in another thread.
 static long delay;
 
 static void fork_while_starting(void)
@@ -320,7 +320,7 @@ static void first_calls_at_once(void)
 		check(pthread_join(thread[i], NULL) == 0);
 }
 
-// Ends the process when the thread that forked it has ended.
+// Ends the process after the end of the thread that forked it.
 static void *outlive(void *forker)
 {
 	check(pthread_join(*(pthread_t *)forker, NULL) == 0);
@@ -342,7 +342,7 @@ static void *fork_in_thread(void *unused)
 	self = pthread_self();
 	calls(200);
 	check(pthread_create(&other, NULL, outlive, &self) == 0);
-	return NULL; // what either core left in the thread is cleaned up here
+	return NULL; // the values that either core left in the thread are destroyed here
 }
 
 static void threads(int argc, char **argv)
@@ -367,7 +367,7 @@ static void threads(int argc, char **argv)
 
 // ---- Other programs ------------------------------------------------------------------------------------------------
 
-// A program of its own, started by the next: no descriptor of the core's came along.
+// A program of its own, which the next function starts: it must not inherit a descriptor of the core.
 static void plain(int argc, char **argv)
 {
 	check(argc == 3);
@@ -440,7 +440,7 @@ static void events(int argc, char **argv)
 	use_sets();
 }
 
-// More sets at once than one region has slots, and far more one after the other.
+// More sets at once than one region has slots, and far more than that one after the other.
 enum { SETS = 200 * 1000, PAIRS = 1000 * 1000 };
 
 static nvmlEventSet_t *crowd;
@@ -475,7 +475,7 @@ static void crowds(int argc, char **argv)
 		ok(nvmlEventSetFree(one));
 	}
 	struct holdings now = holdings();
-	check(now.resident - was.resident < PAIRS * 40 / 1024 / 2); // KiB; they once leaked 40 bytes a pair
+	check(now.resident - was.resident < PAIRS * 40 / 1024 / 2); // KiB; a leak of 40 bytes for each pair would show
 	finish(child(alive));
 }
 
@@ -511,8 +511,8 @@ static void alive(void)
 	ok(nvmlEventSetFree(made));
 }
 
-// races lets sixty-four threads make event sets while lives end. What they made of lives that have ended is stale in the
-// next, and a child of it works.
+// races makes sixty-four threads create event sets while generations end. Handles of an ended generation are stale in
+// the next one, and a child works.
 static void races(int argc, char **argv)
 {
 	check(argc == 3);
@@ -547,7 +547,7 @@ static void races(int argc, char **argv)
 
 // ---- What a child needs --------------------------------------------------------------------------------------------
 
-// deny makes memfd_create fail in this process and its children, and with files also the creation of files.
+// deny makes memfd_create fail in this process and its children. If files is set, the creation of files fails too.
 static void deny(int files)
 {
 	struct sock_filter filter[] = {
@@ -564,7 +564,7 @@ static void deny(int files)
 	check(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
 }
 
-// Never the core of the parent: its threads are gone.
+// Without a new core a child must not use the parent's, whose threads do not exist.
 static void no_core(void)
 {
 	char name[96];
@@ -590,8 +590,8 @@ static void without_memfd(int argc, char **argv)
 	calls(1000);
 }
 
-// The file has other GPUs meanwhile, and the child is in another folder: the handles mean what they meant. A new life reads
-// the file anew.
+// The file has other GPUs by now, and the child is in another folder: handles must still stand for the same GPUs. After
+// a new nvmlInit the present file counts.
 static void other_configuration(void)
 {
 	char name[96];
@@ -633,7 +633,7 @@ static void compare(struct holdings was)
 	       is.mappings, was.resident, is.resident);
 	fflush(stdout);
 	check(is.descriptors == was.descriptors);
-	check(is.mappings <= was.mappings + 16); // a thread of the core, with its stack and guard, may still come
+	check(is.mappings <= was.mappings + 16); // a thread of the core, with its stack and guard, may still be added
 	check(is.resident <= was.resident + 16 * 1024);
 }
 
@@ -660,7 +660,7 @@ static void growth(int argc, char **argv)
 	finish(child(cycle));
 }
 
-// Threads that call once and end.
+// Threads that make one call and end.
 static void *one_call(void *unused)
 {
 	(void)unused;

@@ -1,5 +1,5 @@
-// Calls every function with random arguments for a while. Whatever it is told, the library may touch only what it was given:
-// pointers are NULL or lead to memory that ends where a caller's does, and lengths are not longer than that.
+// Calls every function with random arguments for a while. The library must access only the memory that it was given:
+// pointers are NULL or point to memory that ends where a caller's would, and lengths are not greater.
 #include <time.h>
 
 #include "table.h"
@@ -36,7 +36,7 @@ static uint64_t scalar(void)
 	}
 }
 
-// Handles that were good once, devices and event sets alike.
+// Handles that were valid once, of devices and of event sets.
 static uint64_t old[64];
 static uint32_t nold;
 
@@ -87,7 +87,7 @@ static void text(struct call *c, const struct arg *a)
 	strcpy(put(c, a, strlen(s) + 1), s);
 }
 
-// A struct with addresses in it gets them to memory enough for what its small numbers can count.
+// In a struct with pointers, these point to enough memory for the small numbers in the struct.
 static void structure(struct call *c, const struct arg *a)
 {
 	static char room[1 << 16];
@@ -111,7 +111,7 @@ static void structure(struct call *c, const struct arg *a)
 		bool accepted = false;
 		for (int i = 0; i < a->versions; i++)
 			accepted |= a->accepts[i].version == version;
-		if (!accepted) // proves nothing but itself
+		if (!accepted) // only the version itself can be read
 			memcpy(put(c, a, sizeof version), &version, sizeof version);
 	}
 }
@@ -146,7 +146,7 @@ static void randomise(struct call *c, const struct function *f)
 			break;
 		case SLICE:
 			if (one_in(8))
-				c->arg[a->size_at] = UINT32_MAX - below(1 << 30); // nobody has so many
+				c->arg[a->size_at] = UINT32_MAX - below(1 << 30); // an impossible number
 			scribble(c->memory[a->at], c->size[a->at]);
 			break;
 		case STRUCT:
@@ -203,7 +203,7 @@ int fuzz(int argc, char **argv)
 		int got = invoke(&c);
 		reached[index] = 1;
 		if (f->args[0].role == RAW && f->nargs > 0)
-			continue; // answered in C, and not with a code
+			continue; // answered in C, and not with a return code
 		if (got < 0 || got > 30 || (got == NVML_ERROR_UNINITIALIZED && references > 0))
 			fail(__FILE__, __LINE__, "call %ld: %s answers %d", n, f->name, got);
 		intact(&c, got);
@@ -224,7 +224,7 @@ int fuzz(int argc, char **argv)
 				outlive(word);
 			}
 			outlive(handle_of(EVENT_SET));
-			if (one_in(2)) // calls between two lives
+			if (one_in(2)) // calls between nvmlShutdown and the next nvmlInit
 				for (int i = 0; i < 100; i++) {
 					f = &functions[below((uint32_t)nfunctions)];
 					randomise(&c, f);

@@ -1,5 +1,5 @@
-// Calls every implemented function with arguments that are right, in memory that ends where the caller's does: any byte too
-// many, read or written, faults.
+// Calls every implemented function with valid arguments in memory that ends where the caller's does, so that reading or
+// writing one byte too many faults.
 #include "table.h"
 
 static const uint32_t scalars[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 31, 32, 63, 64, 255, 256, 0xffff, INT32_MAX, UINT32_MAX };
@@ -83,7 +83,7 @@ static long every_value(const struct function *f)
 	return n;
 }
 
-// learn_again takes a handle that a call may have made stale.
+// learn_again replaces a handle that a call may have made stale.
 static void learn_again(void)
 {
 	learn();

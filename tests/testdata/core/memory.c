@@ -1,4 +1,5 @@
-// Calls every function of the library with memory whose size it must not mistake. A fault names the function.
+// Calls every function of the library with memory of exactly the right size. The program names the function in which a
+// fault occurs.
 #include <signal.h>
 
 #include "table.h"
@@ -15,7 +16,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 
 int main(int argc, char **argv)
 {
-	static char stack[1 << 16]; // a stack of its own: a fault in the library may be one of its stack
+	static char stack[1 << 16]; // an alternate stack, since a fault may be an overflow of the other
 	struct sigaction act = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK };
 	check(sigaltstack(&(stack_t){ .ss_sp = stack, .ss_size = sizeof stack }, NULL) == 0);
 	check(sigaction(SIGSEGV, &act, NULL) == 0 && sigaction(SIGBUS, &act, NULL) == 0);

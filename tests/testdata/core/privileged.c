@@ -1,4 +1,4 @@
-// A program that may have the privileges of its owner and the environment of its caller.
+// A program that may have its owner's privileges and its caller's environment.
 #include <sys/auxv.h>
 
 #include "core.h"

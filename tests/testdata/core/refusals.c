@@ -1,7 +1,7 @@
-// Calls every function with arguments that are none, and compares what it answers with what is documented.
+// Calls every function with invalid arguments, and compares the answers with the documented ones.
 #include "table.h"
 
-// Enough for every text and every list.
+// Large enough for every text and every list.
 static const struct shape ample = { .length = 128 };
 
 static int driver_branch(void)
@@ -34,7 +34,7 @@ static bool is_pointer(const struct function *f, int position, const struct arg 
 	return false;
 }
 
-// The answer to NULL in one position, -1 if several are right.
+// The answer to NULL in one position; -1 if several answers are right.
 static int answer_to_null(const struct function *f, const struct arg *a, int position)
 {
 	if (!there(f))
@@ -43,7 +43,7 @@ static int answer_to_null(const struct function *f, const struct arg *a, int pos
 		return NVML_ERROR_NOT_SUPPORTED;
 	for (int i = 0; i < f->nargs; i++)
 		if (f->args[i].role == HANDLE && f->args[i].handle == OTHER)
-			return NVML_ERROR_INVALID_ARGUMENT; // there is no such handle to give
+			return NVML_ERROR_INVALID_ARGUMENT; // there is no such handle
 	if (position == a->at && (a->optional || a->role == LIST || a->role == ALSO || a->role == SIZED))
 		return -1;
 	return NVML_ERROR_INVALID_ARGUMENT;
@@ -82,7 +82,7 @@ static long nulls(bool initialised)
 	return n;
 }
 
-// Everything in place of a handle that is none.
+// Passes every kind of invalid value for a handle.
 static long handles(uint64_t stale_device, uint64_t stale_set, int want)
 {
 	static long foreign[32];
@@ -114,7 +114,8 @@ static long handles(uint64_t stale_device, uint64_t stale_set, int want)
 	return n;
 }
 
-// Versions that a struct does not have. Only the version itself can be read: the rest is not proven.
+// Passes versions that a struct does not have. The library may read only the version, since nothing else is known to be
+// there.
 static long versions(void)
 {
 	long n = 0;

@@ -1,4 +1,4 @@
-// Hosts that use signals, each named by the first argument.
+// Hosts that use signals. The first argument selects one.
 #include <dlfcn.h>
 #include <locale.h>
 #include <poll.h>
@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-// A hang, and nothing else, ends by SIGALRM.
+// SIGALRM ends a program that hangs, and nothing else.
 enum { HANG = 300 };
 
 // Signals 32 and 33 are the C library's own.
@@ -27,9 +27,9 @@ enum { CANCEL = 32, SETXID = 33, SIGNALS = 64 };
 
 static void pause_us(long us) { nanosleep(&(struct timespec){ .tv_nsec = us * 1000 }, NULL); }
 
-// ---- Hosts that look at everything ---------------------------------------------------------------------------------
+// ---- Hosts that compare their whole state --------------------------------------------------------------------------
 
-// What a library that was loaded must leave alone: of the process, and of the thread that calls.
+// The state that a library must not change: that of the process, and that of the calling thread.
 struct state {
 	unsigned long disposition[SIGNALS + 1][4]; // as the kernel sees them: handler, flags, restorer, mask
 	unsigned long mask;
@@ -39,7 +39,7 @@ struct state {
 	char **environ;
 	mode_t umask;
 	cpu_set_t processors;
-	unsigned int mxcsr; // how floating point rounds
+	unsigned int mxcsr; // rounding mode and flags of floating point
 };
 
 static void look(struct state *s)
@@ -62,11 +62,12 @@ static void look(struct state *s)
 	check(sched_getaffinity(0, sizeof s->processors, &s->processors) == 0);
 #ifdef __x86_64__
 	__asm__("stmxcsr %0" : "=m"(s->mxcsr));
-	s->mxcsr &= ~0x3fu; // what has happened so far is nobody's
+	s->mxcsr &= ~0x3fu; // ignores exceptions that have occurred
 #endif
 }
 
-// The C library handles signal 33 as soon as there is a second thread, and setuid() depends on it: it may begin to.
+// The C library installs a handler for signal 33 when there is a second thread, since setuid() needs it. So that signal
+// may get a handler.
 static int begins_to_handle(const struct state *was, const struct state *is, int sig)
 {
 	Dl_info info;
@@ -105,7 +106,7 @@ static int own(int sig) { return sig != SIGKILL && sig != SIGSTOP && sig != CANC
 
 static void *nothing(void *unused) { return unused; }
 
-// Every signal gets a handler, each with other flags than its neighbours and a mask of its own.
+// Gives every signal a handler, each with other flags than its neighbours and a mask of its own.
 static void install_handlers(void)
 {
 	static const int flags[] = { 0, SA_RESTART, SA_SIGINFO | SA_ONSTACK, SA_NODEFER, SA_SIGINFO | SA_RESTART | SA_NOCLDSTOP };
@@ -120,7 +121,7 @@ static void install_handlers(void)
 		if (own(sig))
 			check(sigaction(sig, &act, NULL) == 0);
 	}
-	pthread_t thread; // and this makes the C library install its own
+	pthread_t thread; // with a second thread the C library installs its own
 	check(pthread_create(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0);
 }
 
@@ -265,7 +266,8 @@ static void urgents(int argc, char **argv)
 	printf("%ld collections\n", collections());
 }
 
-// Signals go on while the core is being loaded: each must reach the handler before the next is sent, and the handler stay.
+// Signals are sent while the core is being loaded. Each must reach the handler before the next one is sent, and the
+// handler must stay.
 static pthread_t receiver;
 
 static void *send_and_wait(void *unused)
@@ -274,7 +276,7 @@ static void *send_and_wait(void *unused)
 		long before = urgent;
 		check(pthread_kill(receiver, SIGURG) == 0);
 		for (int i = 0; urgent == before; i++) {
-			check(i < 1000 * 1000); // more than ten seconds: it was lost
+			check(i < 1000 * 1000); // more than ten seconds: the signal was lost
 			pause_us(10);
 		}
 	}
@@ -300,7 +302,7 @@ static void load_under_fire(void)
 	ok(nvmlInit_v2());
 	done = 1;
 	check(pthread_join(sender, NULL) == 0 && pthread_join(receiver, NULL) == 0);
-	pause_us(5000); // a handler of the core's would put itself back when it is done
+	pause_us(5000); // a handler of the core's would install itself again when it ends
 	unchanged(&was, "after nvmlInit under fire");
 }
 
@@ -375,7 +377,7 @@ static void provoking(int argc, char **argv)
 	provoke_both(NULL);
 	check(pthread_create(&thread, NULL, provoke_both, NULL) == 0 && pthread_join(thread, NULL) == 0);
 
-	// Without handlers a fault ends the process as it always did, and nobody says anything about it.
+	// Without handlers a fault ends the process as usual, and nothing is printed about it.
 	listen_to_collections();
 	for (int i = 0; i < 2; i++) {
 		int status, sig = i == 0 ? SIGSEGV : SIGPIPE;
@@ -395,7 +397,7 @@ static void provoking(int argc, char **argv)
 	check(collections() == 0);
 }
 
-// ---- A host whose handlers run on the stack that the thread is on --------------------------------------------------
+// ---- A host whose handlers run on the thread's stack --------------------------------------------------------------
 
 static atomic_long handled;
 
@@ -420,7 +422,7 @@ static void ticking(int argc, char **argv)
 	pthread_t thread[3];
 	ok(nvmlInit_v2());
 	learn();
-	// a profiler's timer, and signals for single threads
+	// a profiler's timer, and signals to single threads
 	check(setitimer(ITIMER_PROF, &(struct itimerval){ { 0, 1000 }, { 0, 1000 } }, NULL) == 0);
 	for (int i = 0; i < 3; i++)
 		check(pthread_create(&thread[i], NULL, call_until_done, NULL) == 0);
@@ -447,7 +449,7 @@ static void reading(int argc, char **argv)
 	for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++)
 		sigaddset(&set, sent[i]);
 	listen_to_collections();
-	int early = argc > 2; // after nvmlInit the core's threads are there already
+	int early = argc > 2; // after nvmlInit the core's threads exist already
 	if (early)
 		ok(nvmlInit_v2());
 	check(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
@@ -456,7 +458,7 @@ static void reading(int argc, char **argv)
 	if (!early)
 		ok(nvmlInit_v2());
 	learn();
-	calls(200 * 1000); // collections bring more threads
+	calls(200 * 1000); // collections add threads
 	for (int round = 0; round < 20; round++)
 		for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) {
 			struct signalfd_siginfo info;
@@ -492,9 +494,9 @@ static void changing_identity(int argc, char **argv)
 	}
 }
 
-// ---- A host that nobody listens to ---------------------------------------------------------------------------------
+// ---- A host whose output nobody reads ------------------------------------------------------------------------------
 
-// A mistake in the configuration is said to a broken pipe: the host gets no SIGPIPE and goes on.
+// A message about the configuration goes to a broken pipe: the host gets no SIGPIPE and goes on.
 static void unheard(int argc, char **argv)
 {
 	(void)argc, (void)argv;
@@ -513,7 +515,7 @@ static void unheard(int argc, char **argv)
 	answers(NVML_ERROR_UNKNOWN, nvmlInit_v2());
 }
 
-// ---- A host of little room -----------------------------------------------------------------------------------------
+// ---- A host with little memory -------------------------------------------------------------------------------------
 
 static void confined(int argc, char **argv)
 {
@@ -530,7 +532,8 @@ static void confined(int argc, char **argv)
 	calls(1000);
 }
 
-// ---- A host that closes what it did not open -----------------------------------------------------------------------
+// ---- A host that closes descriptors which it did not open
+// ------------------------------------------------------------
 
 static void closing(int argc, char **argv)
 {
@@ -552,8 +555,8 @@ static void closing(int argc, char **argv)
 
 // ---- A host like a Java virtual machine ----------------------------------------------------------------------------
 
-// SIGSEGV stands for a null check and comes on an alternate stack that each thread has; SIGUSR2, without one, stops a
-// thread wherever it is until another lets it go on.
+// SIGSEGV means a null check and runs on an alternate stack that each thread has. SIGUSR2 runs without one and stops a
+// thread, wherever it is, until another thread lets it go on.
 enum { MUTATORS = 4 };
 
 static struct mutator {
@@ -603,7 +606,7 @@ static void machine(int argc, char **argv)
 	listen_to_collections();
 	ok(nvmlInit_v2());
 	learn();
-	check(sigaction(SIGUSR2, &stop, NULL) == 0); // handlers come before and after the library
+	check(sigaction(SIGUSR2, &stop, NULL) == 0); // handlers are installed before and after the library is loaded
 	for (int i = 0; i < MUTATORS; i++)
 		check(pthread_create(&mutator[i].thread, NULL, mutate, &mutator[i]) == 0);
 	for (int i = 0; i < MUTATORS; i++)

@@ -1,5 +1,5 @@
-// A core in C, as small as threads.c can do with, in the place of the one in Go: with it a race detector for C sees both
-// ends of the gate. The symbols' numbers and the model's hash come from the command line.
+// A minimal core in C for threads.c, in place of the one in Go. With it a race detector for C sees both sides of the
+// gate. The symbols' numbers and the model's hash come from the command line.
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 enum { GPUS = 8 };
 
 static struct nvmlfab_space *space;
-static _Atomic uint64_t gpus[GPUS]; // the GPUs' handles in this life, 0 between two
+static _Atomic uint64_t gpus[GPUS]; // the GPUs' handles in this generation; 0 between generations
 static _Atomic uint64_t sets[1 << 16];
 static _Atomic uint32_t nsets;
 
@@ -28,7 +28,7 @@ static uint64_t take(uint32_t device)
 	return (uint64_t)(uintptr_t)slot;
 }
 
-// index is the GPU that a handle stands for, or -1.
+// index_of returns the GPU that a handle stands for, or -1.
 static int index_of(uint64_t handle)
 {
 	for (int i = 0; handle != 0 && i < GPUS; i++)
@@ -56,7 +56,7 @@ __attribute__((visibility("default"))) uint32_t nvmlfab_call(uint32_t index, con
 		*(uint64_t *)(uintptr_t)a[2] = MODEL_HASH;
 		return NVML_SUCCESS;
 	case NVMLFAB_LEVEL:
-		return 999999999; // younger than every function
+		return 999999999; // later than every function
 	case nvmlInit_v2_:
 		for (uint32_t i = 0; i < GPUS; i++)
 			gpus[i] = take(i);

@@ -1,5 +1,5 @@
-// Every function that a library of one NVML version exports, as the generated table.c describes it, and memory for its
-// arguments that ends where it must not be overrun.
+// Every function that a library of one NVML version exports, as described by the generated table.c, and memory for its
+// arguments that ends where the library must stop.
 #ifndef TABLE_H
 #define TABLE_H
 
@@ -8,10 +8,10 @@
 
 #include "core.h"
 
-// The older headers do not have it.
+// Older headers do not have this constant.
 enum { ARGUMENT_VERSION_MISMATCH = 25 };
 
-// How an argument crosses, as generator/binding has it.
+// The role of an argument, as in generator/binding.
 enum role {
 	VALUE,     // a scalar
 	HANDLE,    // of a kind below
@@ -32,23 +32,23 @@ enum role {
 enum handle_kind { DEVICE, EVENT_SET, OTHER };
 
 struct accept {
-	uint32_t version, size; // how much a caller of that version has
+	uint32_t version, size; // the size of the caller's struct of that version
 };
 
 struct arg {
 	enum role role;
 	int at, size_at;          // positions; size_at is -1 where there is no length
-	size_t bytes;             // what the pointer points to, or one element of it, in this header
-	size_t least;             // the same in the header that has the least
+	size_t bytes;             // the size of what the pointer points to, or of one element, in this header
+	size_t least;             // the smallest size in any header
 	enum handle_kind handle;  // of a handle
 	bool optional;            // the pointer may be NULL
 	bool in_bytes;            // the number of a SLICE counts bytes
-	bool waits;               // a VALUE that says how long to wait
+	bool waits;               // the VALUE is a time to wait
 	const struct accept *accepts;
 	int versions;
-	const uint32_t *pointers; // where pointers stand in a struct
+	const uint32_t *pointers; // offsets of pointers in a struct
 	int npointers;
-	size_t counted, array, stride; // a struct that ends in an array, and where it says how long that is
+	size_t counted, array, stride; // of a struct that ends in an array: offset of its length, offset and element size of the array
 };
 
 struct function {
@@ -56,7 +56,7 @@ struct function {
 	int (*call)(const uint64_t *args);
 	int driver;       // the first driver branch that has it
 	bool implemented; // not a stub
-	bool life;        // begins or ends the library's life
+	bool life;        // starts or ends a generation
 	int nargs, nparams;
 	const struct arg *args;
 };
@@ -67,11 +67,11 @@ extern const int nfunctions;
 // slot is an entry of the table that nvidia-smi asks for.
 void *slot(int number);
 
-// ---- Memory that ends where it must not be overrun ----------------------------------------------------------------
+// ---- Memory that ends where the library must stop ------------------------------------------------------------------
 
 enum { ARGS = 16, ROOM = 1 << 20, FILL = 0xa5, CANARY = 64 };
 
-// One room for each argument, and one for the length beside it; a page that nobody may touch lies behind each.
+// A room for each argument, and one for its length. After each room comes a page that cannot be accessed.
 static char *room_end[2 * ARGS];
 
 static inline void make_rooms(void)
@@ -84,7 +84,7 @@ static inline void make_rooms(void)
 	}
 }
 
-// guarded is memory of just that size, with a pattern in it and before it.
+// guarded is memory of exactly that size. A pattern fills it and the bytes before it.
 static inline char *guarded(int room, size_t size)
 {
 	check(size + CANARY <= ROOM);
@@ -101,7 +101,7 @@ static inline bool filled(const char *p, size_t size)
 	return true;
 }
 
-// What make_call made of each argument: where it lies and how large it is; and what was in it.
+// The memory of each argument of make_call: its address, its size and its earlier content.
 struct call {
 	const struct function *f;
 	uint64_t arg[ARGS];
@@ -110,7 +110,7 @@ struct call {
 	char before[ARGS][1 << 12];
 };
 
-// now is the call that is under way.
+// now is the running call.
 extern const struct call *volatile now;
 
 static inline int invoke(const struct call *c)
@@ -121,8 +121,8 @@ static inline int invoke(const struct call *c)
 	return answer;
 }
 
-// What a caller brings: how many bytes or elements, which of the accepted versions, and whether structs are as in this
-// header or as in the header that has the least.
+// What a caller provides: the number of bytes or elements, the accepted version, and whether structs have the size of
+// this header or the smallest size of any header.
 struct shape {
 	uint32_t length, version;
 	bool least;
@@ -140,7 +140,7 @@ static inline uint64_t handle_of(enum handle_kind kind)
 	return word;
 }
 
-// put makes argument i memory of just that size.
+// put makes memory of exactly that size for argument i.
 static inline char *put(struct call *c, const struct arg *a, size_t size)
 {
 	c->memory[a->at] = guarded(a->at, size);
@@ -149,7 +149,7 @@ static inline char *put(struct call *c, const struct arg *a, size_t size)
 	return c->memory[a->at];
 }
 
-// put_number is the same for the length beside it.
+// put_number does the same for the argument's length.
 static inline void put_number(struct call *c, const struct arg *a, uint32_t n)
 {
 	c->memory[a->size_at] = guarded(ARGS + a->at, sizeof n);
@@ -169,7 +169,7 @@ static inline void put_struct(struct call *c, const struct arg *a, size_t size, 
 	}
 	char *p = put(c, a, size);
 	if (a->npointers > 0)
-		memset(p, 0, size); // no pattern where the library reads an address
+		memset(p, 0, size); // no pattern where the library reads a pointer
 	if (a->stride > 0)
 		count_in(a, p, n);
 }
@@ -237,7 +237,7 @@ static inline void make_call(struct call *c, const struct function *f, struct sh
 	}
 }
 
-// remember keeps what is in the arguments, as far as it fits.
+// remember stores the content of the arguments, as far as there is room.
 static inline void remember(struct call *c)
 {
 	for (int i = 0; i < c->f->nparams; i++)
@@ -253,8 +253,8 @@ static inline bool is_number(const struct function *f, int at)
 	return false;
 }
 
-// intact checks what no answer may change, and for an error also what was in the arguments. A list's or a buffer's number
-// says how much there is when it does not fit.
+// intact checks that what no answer may change is unchanged; after an error that includes the arguments. Only the
+// number of a list or buffer may change, since it becomes the size that is needed.
 static inline void intact(const struct call *c, int answer)
 {
 	for (int i = 0; i < c->f->nparams; i++) {

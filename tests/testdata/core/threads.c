@@ -1,4 +1,4 @@
-// Sixty-four threads begin lives of the library, call it and end them, each in its own order.
+// Sixty-four threads initialise NVML, call it and shut it down, each in its own order.
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@ static uint32_t next(uint32_t *state)
 	return *state;
 }
 
-// with_life calls while the thread itself keeps the library alive: every answer is right.
+// with_life makes calls while the thread itself holds a reference, so every answer must be right.
 static nvmlDevice_t with_life(unsigned int which)
 {
 	unsigned int n;
@@ -32,12 +32,12 @@ static nvmlDevice_t with_life(unsigned int which)
 	check(strcmp(name, gpu[which].name) == 0);
 	nvmlEventSet_t set;
 	ok(nvmlEventSetCreate(&set));
-	ok(nvmlEventSetFree(set)); // nobody else has the same
+	ok(nvmlEventSetFree(set)); // no other thread has the same
 	return dev;
 }
 
-// without_life calls while the library may come and go, with a handle that may be of an earlier life: an answer is right or
-// an error that says so.
+// without_life makes calls while NVML may be initialised and shut down by others, with a handle that may be stale. An
+// answer must be right, or an error for that case.
 static void without_life(unsigned int which, nvmlDevice_t dev)
 {
 	char uuid[96];

@@ -1,4 +1,4 @@
-/* Stands in for a library of NVIDIA's: it asks the resource manager, and calls something else, too. */
+/* Replaces a library of NVIDIA's: it calls the resource manager, and another function too. */
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ int ask(int fd, unsigned long request, struct control *control)
 }
 
 #ifdef ADDRESS
-/* Besides calling ioctl, takes its address. */
+/* Takes the address of ioctl in addition to calling it. */
 typedef int ioctl_fn(int, unsigned long, ...);
 int ask_by_address(int fd, unsigned long request, struct control *control)
 {

@@ -1,5 +1,5 @@
-/* A program that loads libraries, installs the filter, and asks. Its ioctl is an emulator of the resource manager:
- *   filter PATH      load libnvgpufilter.so; prints what that changed in the process
+/* A program that loads libraries, installs the filter, and makes calls. Its ioctl emulates the resource manager:
+ *   filter PATH      load libnvgpufilter.so, and print what that changed in the process
  *   load PATH        load a library
  *   unload PATH      unload it
  *   install          nvgpufilter_install()
@@ -7,11 +7,11 @@
  *   changes          print what differs from the mark
  *   undo             write back what differs
  *   remove PATH      unlink a file
- *   bound NAME SYM   where nvgpufilter_bound_import says an import is bound
- *   ask PATH DEV REQUEST CMD SIZE FLAGS HOW    a call; DEV may be none or closed, HOW is ok, status or error
- *   fork             go on in a child; the parent answers with its status
- * Loading and installing also print what changed in the process besides, and what signals Go's threads would take.
- * Each command is one argument, its words are separated by spaces. */
+ *   bound NAME SYM   print what nvgpufilter_bound_import returns for an import
+ *   ask PATH DEV REQUEST CMD SIZE FLAGS HOW    make a call; DEV may be none or closed, HOW is ok, status or error
+ *   fork             go on in a child; the parent exits with its status
+ * Loading and installing also print other changes in the process, and the signals that Go's threads would take.
+ * Each command is one argument; its words are separated by spaces. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -38,7 +38,7 @@ typedef int ask_fn(int, unsigned long, struct control *);
 
 static const char *how = "ok";
 
-/* Answers each enumeration with the GPUs 0x100, 0x200, 0x10100 and 0x300 and each flag with its place. */
+/* Answers each enumeration with the GPUs 0x100, 0x200, 0x10100 and 0x300. Each flag is its own index. */
 int ioctl(int fd, unsigned long request, ...)
 {
     (void)request;
@@ -87,7 +87,7 @@ static void look(struct state *s)
         s->descriptors += fcntl(fd, F_GETFD) >= 0;
 }
 
-/* Prints what differs. Signal 33 is the C library's own as soon as there are threads. */
+/* Prints the differences. Signal 33 is ignored, since the C library handles it when there are threads. */
 static void compare(const char *when, const struct state *was)
 {
     struct state now;
@@ -105,10 +105,10 @@ static void compare(const char *when, const struct state *was)
         printf("%s left %d descriptors open\n", when, now.descriptors - was->descriptors);
 }
 
-/* Prints the signals that other threads than this one do not block, but those that a fault raises and libc's own. */
+/* Prints the signals that other threads do not block, apart from those of faults and libc's own. */
 static void threads(const char *when)
 {
-#ifdef __x86_64__ /* qemu's threads are its own */
+#ifdef __x86_64__ /* qemu has threads of its own */
     const uint64_t allowed = 1u << (SIGILL - 1) | 1u << (SIGTRAP - 1) | 1u << (SIGBUS - 1) | 1u << (SIGFPE - 1) | 1u << (SIGSEGV - 1) |
                              1u << (SIGKILL - 1) | 1u << (SIGSTOP - 1) | 3ul << 31;
     DIR *tasks = opendir("/proc/self/task");
@@ -144,7 +144,7 @@ static const char *where(const void *address)
     return address == NULL ? "nowhere" : dladdr(address, &info) != 0 ? base(info.dli_fname) : "unknown";
 }
 
-/* The memory of libraries: each mapping with its line of /proc/self/maps. */
+/* The memory of libraries: each mapping, with its line in /proc/self/maps. */
 static struct region {
     char line[4352];
     uint64_t start, words;

@@ -1,6 +1,6 @@
-/* real VERSION emulated|kernel FILTER LIBCUDA LIBNVCUVID LIBNVIDIA-ENCODE
- * loads NVIDIA's libraries of a driver, installs the filter, and tries to use them. Its ioctl prints the calls; where
- * emulated, it answers as a resource manager with four GPUs would, as far as libcuda needs that to look for them. */
+/* real VERSION emulated|kernel FILTER LIBCUDA LIBNVCUVID LIBNVIDIA-ENCODE loads NVIDIA's libraries of a driver,
+ * installs the filter, and tries to use them. Its ioctl prints the calls. With "emulated" it also answers them as a
+ * resource manager with four GPUs would, as far as libcuda needs that to look for GPUs. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,7 +24,7 @@ struct control {
     uint32_t paramsSize, status;
 };
 
-/* The first lines of the answers matter, everything else may be zero. */
+/* Only the first members of the answers matter; everything else may be zero. */
 static void answer(struct control *c)
 {
     static const uint32_t ids[] = {0x100, 0x200, 0x10100, 0x300};
@@ -43,7 +43,7 @@ static void answer(struct control *c)
         memset(c->params, 0xff, c->paramsSize);
         memcpy(c->params, ids, sizeof ids);
         break;
-    case 0x202: /* GET_ID_INFO, GET_ID_INFO_V2, ATTACH_IDS, DETACH_IDS: about which GPU */
+    case 0x202: /* GET_ID_INFO, GET_ID_INFO_V2, ATTACH_IDS, DETACH_IDS: of which GPU */
     case 0x205:
     case 0x215:
     case 0x216:
@@ -128,10 +128,10 @@ int main(int argc, char **argv)
     CALL(library[2], cuvidCreateDecoder, (void *, void *), &handle, buffer);
     CALL(library[3], NvEncodeAPIGetMaxSupportedVersion, (void *), &handle);
     printf("version %x\n", (unsigned)handle);
-    buffer[0] = 0x7002000c; /* a list of functions, of a version that is not known */
+    buffer[0] = 0x7002000c; /* a list of functions, with an unknown version */
     CALL(library[3], NvEncodeAPICreateInstance, (void *), buffer);
 
-    /* As the libraries would call it. */
+    /* The calls that the libraries would make. */
     for (int i = 4; emulated && i < 7; i++) {
         const char *name = strrchr(argv[i], '/') + 1;
         void *import = bound(name, "ioctl");

@@ -1,4 +1,4 @@
-/* storm FILTER LIBRARY OTHER: while the storm goes on, OTHER comes and goes, and the filter is installed anew each time. */
+/* storm FILTER LIBRARY OTHER: during the storm OTHER is loaded and unloaded, and the filter is installed each time. */
 #define _GNU_SOURCE
 #include "storm.h"
 

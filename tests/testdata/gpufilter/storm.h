@@ -1,4 +1,5 @@
-/* 16 threads that ask 100,000 times each while four more fork children that ask, too. The emulator is as in host.c. */
+/* 16 threads make 100,000 calls each, while four more fork children that make calls too. The emulator is that of
+ * host.c. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

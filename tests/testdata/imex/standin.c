@@ -1,7 +1,7 @@
-/* Stands in for NVIDIA's daemon and says what it was given. By its arguments it also exits with a status (exit N), dies of
- * a signal (die N), copies input to output (copy), or waits for a signal (wait). As "launch PROGRAM ARG..." it becomes
- * PROGRAM under conditions that a Go program does not keep by itself; "launch-closed" closes the standard descriptors but
- * standard output, too. */
+/* Replaces NVIDIA's daemon and prints what it was given. Its arguments can also make it exit with a status (exit N),
+ * end by a signal (die N), copy input to output (copy), or wait for a signal (wait). With "launch PROGRAM ARG..." it
+ * executes PROGRAM under conditions that a Go program does not keep by itself; "launch-closed" also closes all
+ * standard descriptors except standard output. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

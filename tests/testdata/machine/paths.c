@@ -1,5 +1,5 @@
-/* paths BDF LINK reaches the vendor of a PCI device in every way there is to name a file, and prints a line for each way:
- * its name, and what it found. LINK is a symbolic link to /sys. */
+/* paths BDF LINK reads the vendor of a PCI device in every way to name a file, and prints a line for each way: its
+ * name, and what it found. LINK is a symbolic link to /sys. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -29,7 +29,7 @@ static char dir[PATH_MAX], file[PATH_MAX];
 
 static void say(const char *way, const char *what) { printf("%s: %s\n", way, what); }
 
-/* What a descriptor reads, up to the end of the line. */
+/* Prints what can be read from a descriptor, up to the end of the line. */
 static void say_fd(const char *way, int fd)
 {
     char text[64] = "";
@@ -44,7 +44,7 @@ static void say_fd(const char *way, int fd)
         close(fd);
 }
 
-/* Whether a call found the file; what else may be wrong with it is another matter. */
+/* Prints whether a call found the file; any other error counts as found. */
 static void say_found(const char *way, long result)
 {
     say(way, result >= 0 || (errno != ENOENT && errno != ENOTDIR) ? "found" : strerror(errno));
@@ -84,7 +84,7 @@ static void say_uring(const char *way)
     struct io_uring_params p = {0};
     int ring = syscall(SYS_io_uring_setup, 2, &p);
     if (ring < 0)
-        return say(way, errno == ENOSYS || errno == EPERM ? "0x10de" : strerror(errno)); /* not there: nothing to be missed */
+        return say(way, errno == ENOSYS || errno == EPERM ? "0x10de" : strerror(errno)); /* the call does not exist here */
     char *sq = mmap(NULL, p.sq_off.array + p.sq_entries * 4, PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQ_RING);
     char *cq = mmap(NULL, p.cq_off.cqes + p.cq_entries * sizeof(struct io_uring_cqe), PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_CQ_RING);
     struct io_uring_sqe *e = mmap(NULL, p.sq_entries * sizeof *e, PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQES);
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
     struct stat st;
 
     say_fd("open", open(file, O_RDONLY));
-    volatile int flags = O_RDONLY; /* not a constant: the fortified entry points */
+    volatile int flags = O_RDONLY; /* not a constant, so that the fortified functions are used */
     say_fd("fortified open", open(file, flags));
     say_fd("fortified openat", openat(AT_FDCWD, file, flags));
     volatile size_t size = sizeof text;

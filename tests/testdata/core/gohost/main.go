@@ -1,4 +1,4 @@
-// Command gohost is a host with a Go runtime of its own: one processor, a goroutine that never calls anything, and garbage.
+// Command gohost is a host with its own Go runtime, one processor, a goroutine that never makes a call, and garbage.
 package main
 
 import (
@@ -29,7 +29,7 @@ func run() error {
 	}
 	go func() {
 		for {
-			spins++ // only a signal of the runtime's can interrupt this
+			spins++ // only a signal of the runtime can interrupt this
 		}
 	}()
 	if ret := nvml.Init(); ret != nvml.SUCCESS {

@@ -25,20 +25,20 @@ const (
 	gpus      = 2
 )
 
-// entry is a symbol at the call gate. The test that runs this one writes a table of them.
+// entry is a symbol at the call gate. The test that runs this package writes a table of entries.
 type entry struct {
 	name   string
 	number uint32
 	args   []arg
 }
 
-// arg is what one or two words of a call are.
+// arg describes one or two words of a call.
 type arg struct {
-	role     string // as the generator calls it
-	at, size int    // positions of the value and of the length beside it, -1 without
+	role     string // the generator's name for it
+	at, size int    // positions of the value and of its length; -1: no length
 	extent   int    // bytes of one element
 	version  uint32
-	bus      bool // a text that is a bus id
+	bus      bool // the text is a bus id
 }
 
 // elements is the length of every array.
@@ -66,7 +66,7 @@ func (c *caller) number(n uint64) uint64 {
 	return at
 }
 
-// call answers a digest of everything that the symbol answers about a GPU.
+// call returns a digest of everything that the symbol answers about a GPU.
 func (c *caller) call(s *engine.Snapshot, e *entry, gpu int, handle uintptr, uuid, bus string) uint64 {
 	c.words, c.memory = [8]uint64{}, c.memory[:0]
 	for _, a := range e.args {
@@ -95,7 +95,7 @@ func (c *caller) call(s *engine.Snapshot, e *entry, gpu int, handle uintptr, uui
 			*w = c.room(elements * a.extent)
 		case "slice":
 			*w, c.words[a.size] = c.room(elements*a.extent), elements
-			for i := 0; a.extent >= 4 && i < elements; i++ { // what may be a field's number
+			for i := 0; a.extent >= 4 && i < elements; i++ { // these may be field numbers
 				*(*uint32)(unsafe.Pointer(&c.memory[len(c.memory)-1][i*a.extent])) = uint32(1 + gpu*elements + i)
 			}
 		default:
@@ -117,7 +117,7 @@ func (c *caller) call(s *engine.Snapshot, e *entry, gpu int, handle uintptr, uui
 	return c.hash.Sum64()
 }
 
-// filler gives every value of a board another one, which follows from a number.
+// filler gives each value of a board a different number, derived from one number.
 type filler struct {
 	k int
 	n int // values so far
@@ -166,8 +166,8 @@ func (f *filler) fill(v reflect.Value, tag reflect.StructTag) {
 	}
 }
 
-// board is a board of which every value differs from those of the boards before and after it. GPU 0 stands still and GPU 1
-// moves.
+// board is a board whose values all differ from those of the boards with other numbers. The readings of GPU 0 are
+// constant, and those of GPU 1 change.
 func board(k int) *profiles.Board {
 	b := &profiles.Board{}
 	f := filler{k: k}
@@ -201,8 +201,8 @@ func begin(t *testing.T) (*engine.Engine, [gpus]uintptr) {
 	return e, handles
 }
 
-// TestSnapshots: eight readers call every getter while a thousand snapshots, all of other values, take each other's place.
-// What a call answers is what it answers when only the snapshot that it began with was ever there.
+// TestSnapshots: eight readers call every getter while a thousand snapshots with different values replace each other.
+// Each call must answer as if only the snapshot that it started with existed.
 func TestSnapshots(t *testing.T) {
 	enginetest.At(t, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	boards := make([]*profiles.Board, snapshots)
@@ -212,7 +212,7 @@ func TestSnapshots(t *testing.T) {
 	e, handles := begin(t)
 	uuid, bus := string(e.Snapshot().Devices[1].UUID), e.Snapshot().Devices[1].PCI.BusID.Value.String()
 
-	// One snapshot after the other, and nothing at the same time.
+	// First all snapshots one after the other, without any concurrency.
 	want := make([][]uint64, snapshots)
 	differ := make([]int, len(table)*gpus)
 	var c caller
@@ -242,7 +242,7 @@ func TestSnapshots(t *testing.T) {
 		t.Errorf("only %d of %d calls tell the snapshots apart", changing, len(differ))
 	}
 
-	// The same again, all at once.
+	// Then all of them concurrently.
 	e, again := begin(t)
 	if again != handles {
 		t.Fatal("other handles")
@@ -259,7 +259,7 @@ func TestSnapshots(t *testing.T) {
 			var c caller
 			for at := reader; !done.Load(); at++ {
 				for made.Load() > ahead.Load() && !done.Load() {
-					runtime.Gosched() // leave the processors to who publishes
+					runtime.Gosched() // leave the processors to the publisher
 				}
 				i, gpu := at/gpus%len(table), at%gpus
 				s := e.Snapshot()

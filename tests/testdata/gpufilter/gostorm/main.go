@@ -1,5 +1,5 @@
-// Command gostorm is a Go program on package gpufilter, or on libnvgpufilter.so: gostorm LIBRARY [FILTER]. While the storm of
-// storm.h goes on, it allocates and collects.
+// Command gostorm is a Go program that uses package gpufilter, or libnvgpufilter.so: gostorm LIBRARY [FILTER]. It runs
+// the storm of storm.h, and allocates and collects memory meanwhile.
 package main
 
 /*

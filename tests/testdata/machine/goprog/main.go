@@ -1,5 +1,5 @@
-// Command goprog prints what a program without libc sees: the addresses of NVIDIA's GPUs in /sys, or, with a GPU's address,
-// a line for each way to reach it.
+// Command goprog prints what a program without libc sees: the addresses of NVIDIA's GPUs in /sys or, with a GPU's
+// address as its argument, a line for each way to reach that GPU.
 package main
 
 import (
