@@ -80,7 +80,7 @@ func (c *caller) call(symbol string, args ...any) nvml.Return {
 		after, err := hex.DecodeString(words[i+1])
 		require.NoError(c.t, err)
 		n := copy(buffer, after)
-		require.Equal(c.t, bytes.Repeat([]byte{0xa5}, 16), after[n:], "%s wrote behind its buffer of %d bytes", symbol, n)
+		require.Equal(c.t, bytes.Repeat([]byte{0xa5}, 16), after[n:], "%s wrote past its buffer of %d bytes", symbol, n)
 	}
 	return ret
 }

@@ -242,7 +242,7 @@ func TestMachineClash(t *testing.T) {
 		assert.Equal(t, []string{"0x10de", target}, out.lines())
 		return
 	}
-	t.Log("nothing of this machine's is behind a PCI device")
+	t.Log("nothing of this machine belongs to a PCI device")
 }
 
 // TestMachineIsolation: two launches at the same time with different profiles do not see each other, and the machine

@@ -23,7 +23,7 @@ func TestWithoutGPU(t *testing.T) {
 		"no name":                        {"-c", "-c --nogpu"},
 		"the end of options":             {"-q -- x", "-q --nogpu -- x"},
 		"only that":                      {"--", "--nogpu --"},
-		"the flag behind the end":        {"-- --nogpu", "--nogpu -- --nogpu"},
+		"the flag after the end":         {"-- --nogpu", "--nogpu -- --nogpu"},
 		"the flag before the end":        {"--nogpu -- x", "--nogpu -- x"},
 		"a file called --":               {"-c -- -nogpu", "-c -- -nogpu"},
 		"version":                        {"--version", "--version --nogpu"},

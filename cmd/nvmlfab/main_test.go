@@ -119,7 +119,7 @@ func TestUsage(t *testing.T) {
 		"no profile to show":      {[]string{"profiles", "show"}, `expected "<name>"`},
 		"no file to validate":     {[]string{"profiles", "validate"}, `expected "<file> ..."`},
 		"nothing to run":          {[]string{"run"}, `expected "<cmd> ..."`},
-		"nothing behind --":       {[]string{"run", "--profile", "h100", "--"}, `expected "<cmd> ..."`},
+		"nothing after --":        {[]string{"run", "--profile", "h100", "--"}, `expected "<cmd> ..."`},
 		"no value":                {[]string{"run", "--profile"}, `--profile`},
 		"-- for a value":          {[]string{"run", "--profile", "--", "true"}, `--profile`},
 	} {

@@ -36,8 +36,8 @@ const opening = 0
 var advice = map[uint32]map[unix.Errno]string{
 	opening: {
 		unix.ENOENT: "the module is not loaded: " + loadIt,
-		unix.ENXIO:  "there is a node but no module behind it: " + loadIt,
-		unix.ENODEV: "there is a node but no module behind it: " + loadIt,
+		unix.ENXIO:  "there is a node but no module for it: " + loadIt,
+		unix.ENODEV: "there is a node but no module for it: " + loadIt,
 		unix.EACCES: "run this as root, or have the administrator open the node to you",
 		unix.ENOMEM: "the kernel is short of memory: free some and try again",
 		unix.EMFILE: "each Device is a descriptor: close some, or raise the limit with ulimit -n",

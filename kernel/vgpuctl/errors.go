@@ -42,8 +42,8 @@ var general = map[unix.Errno]string{
 var particular = map[uint32]map[unix.Errno]string{
 	opening: {
 		unix.ENOENT: "the module is not loaded: " + loadIt,
-		unix.ENXIO:  "there is a node but no module behind it: " + loadIt,
-		unix.ENODEV: "there is a node but no module behind it: " + loadIt,
+		unix.ENXIO:  "there is a node but no module for it: " + loadIt,
+		unix.ENODEV: "there is a node but no module for it: " + loadIt,
 	},
 	IoctlSetMode: {
 		unix.EPERM: "the module must have been loaded with allow_enforce=1 and know the driver, see vgpuctl status: " +

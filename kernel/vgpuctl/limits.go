@@ -60,7 +60,7 @@ func ParseSize(s string) (uint64, error) {
 		}
 	}
 	if digits == "" || strings.Trim(digits, "0123456789") != "" {
-		return 0, fmt.Errorf("%q is no size: want a whole number of bytes, or one with K, M, G or T behind it, such as 1536M", s)
+		return 0, fmt.Errorf("%q is no size: want a whole number of bytes, or one with K, M, G or T after it, such as 1536M", s)
 	}
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || n > math.MaxUint64>>shift {

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 			status = 1
 		}
 		if found := leaks(); len(found) > 0 {
-			fmt.Printf("nvmlfab guest: modules left memory behind:\n%s\n", strings.Join(found, "\n"))
+			fmt.Printf("nvmlfab guest: modules did not free memory:\n%s\n", strings.Join(found, "\n"))
 			status = 1
 		}
 	}

@@ -221,7 +221,7 @@ func TestNvidiaMapping(t *testing.T) {
 	_, status = mapAt(dma, memory, 0, page, flagDMAFixed, start+page)
 	assert.EqualValues(t, rmInvalidArgument, status, "over another")
 	_, status = mapAt(dma, memory, 0, page, flagDMAFixed, start+4*page)
-	assert.EqualValues(t, rmInvalidOffset, status, "behind the range")
+	assert.EqualValues(t, rmInvalidOffset, status, "after the range")
 	_, status = mapAt(dma, memory, 0, page, flagDMAFixed, start-page)
 	assert.EqualValues(t, rmInvalidOffset, status, "before the range")
 	third, status := mapAt(dma, memory, 0, page, flagDMAFixed, start+3*page)
