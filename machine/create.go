@@ -1,45 +1,39 @@
 package machine
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-// Maker makes nodes, hundreds of them within milliseconds where the launcher wants them: it leaves out what package os does
-// for files that are read in parallel or over time. Permissions are those of the nodes, less the umask.
+// Maker makes nodes, tens of thousands of them within a second where the launcher wants them: it leaves out what package os
+// does for files that are read in parallel or over time. Permissions are those of the nodes; the umask must be 0.
 type Maker struct {
 	// Device makes a device node, named in a folder.
 	Device func(dir int, name string, n *Node) error
 	// Source makes a file that has a source. Without it, the source is copied.
 	Source func(dir int, name string, n *Node) error
-	// Share lets files of one content, which their owner cannot change, be links to one file.
-	Share bool
 	// Seal keeps files that nobody may write from root, who may write all others.
 	Seal bool
+	// Several lets several threads make what is in large folders. Device and Source are called on any of them.
+	Several bool
+	// Made counts what has been made, if it is not nil.
+	Made *atomic.Int64
 
-	shared map[string]place
-	kept   []int // folders
-}
-
-// place is a file's name in a folder that is kept open.
-type place struct {
-	dir  int
-	name string
-}
-
-// Close closes what sharing has kept open.
-func (m *Maker) Close() {
-	for _, dir := range m.kept {
-		unix.Close(dir)
-	}
-	m.shared, m.kept = nil, nil
+	pool *pool
 }
 
 // Make makes the node and what is below it, under a name in an open folder. The folder's path is for errors.
 func (m *Maker) Make(dir int, at, name string, n *Node) error {
+	if m.Made != nil {
+		m.Made.Add(1)
+	}
 	var op string
 	var err error
 	switch {
@@ -70,58 +64,72 @@ func (m *Maker) fill(dir int, at, name string, n *Node) error {
 		return &fs.PathError{Op: "open", Path: at, Err: err}
 	}
 	defer unix.Close(fd)
-	for base, child := range n.Children {
-		if err := m.Make(fd, at, base, child); err != nil {
+	return m.makeChildren(fd, at, n, nil)
+}
+
+// severalFrom is the number of folders in a folder from which on several threads make them.
+const severalFrom = 32
+
+// makeChildren makes what a node holds, without some of the names, in an open folder.
+func (m *Maker) makeChildren(dir int, at string, n *Node, without map[string]bool) error {
+	var folders []string
+	for name, child := range n.Children {
+		if without[name] {
+			continue
+		}
+		if m.Several && child.Mode.IsDir() {
+			folders = append(folders, name)
+		} else if err := m.Make(dir, at, name, child); err != nil {
 			return err
 		}
 	}
-	return nil
+	threads := runtime.GOMAXPROCS(0)
+	if len(folders) < severalFrom {
+		threads = 1
+	}
+	var next atomic.Int64
+	failed := make([]error, threads)
+	work := func(thread int) {
+		for i := next.Add(1) - 1; i < int64(len(folders)) && failed[thread] == nil; i = next.Add(1) - 1 {
+			failed[thread] = m.Make(dir, at, folders[i], n.Children[folders[i]])
+		}
+	}
+	var others sync.WaitGroup
+	for thread := 1; thread < threads; thread++ {
+		others.Go(func() { work(thread) })
+	}
+	work(0)
+	others.Wait()
+	return cmp.Or(failed...)
 }
 
 func (m *Maker) file(dir int, name string, n *Node) error {
 	if n.Source != "" && m.Source != nil {
 		return m.Source(dir, name, n)
 	}
-	if m.Seal && n.Mode.Perm()&0o222 == 0 {
-		if err := writeFile(dir, name, n); err != nil {
+	if f := m.pool.find(n); f != nil {
+		switch err := m.pool.link(f, n, dir, name); err {
+		case nil:
+			return nil
+		case unix.EPERM, unix.EOPNOTSUPP: // the filesystem has no links
+		default:
 			return err
 		}
-		seal(dir, name)
-		return nil
 	}
-	if !m.Share || n.Mode.Perm() != readable || n.Source != "" {
-		return writeFile(dir, name, n)
-	}
-	if old, ok := m.shared[n.Data]; ok {
-		return unix.Linkat(old.dir, old.name, dir, name, 0)
-	}
-	if err := writeFile(dir, name, n); err != nil || len(m.shared) == maxShared {
-		return err
-	}
-	if m.shared == nil {
-		m.shared = map[string]place{}
-	}
-	kept, err := unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	m.kept = append(m.kept, kept)
-	m.shared[n.Data] = place{kept, name}
-	return nil
+	return writeFile(dir, name, n, m.Seal)
 }
-
-// maxShared limits the folders that are kept open.
-const maxShared = 128
 
 // WriteFile writes what a file holds.
 func (n *Node) WriteFile(name string) error {
-	if err := writeFile(unix.AT_FDCWD, name, n); err != nil {
+	if err := writeFile(unix.AT_FDCWD, name, n, false); err != nil {
 		return &fs.PathError{Op: "write", Path: name, Err: err}
 	}
 	return nil
 }
 
-func writeFile(dir int, name string, n *Node) error {
+// writeFile writes a file. It seals one that nobody may write if seal says so.
+func writeFile(dir int, name string, n *Node, seal bool) error {
+	seal = seal && n.sealed()
 	data := []byte(n.Data)
 	if n.Source != "" {
 		var err error
@@ -129,7 +137,7 @@ func writeFile(dir int, name string, n *Node) error {
 			return err
 		}
 	}
-	if len(data) == 0 {
+	if len(data) == 0 && !seal {
 		return unix.Mknodat(dir, name, unix.S_IFREG|uint32(n.Mode.Perm()), 0)
 	}
 	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, uint32(n.Mode.Perm()))
@@ -143,23 +151,40 @@ func writeFile(dir int, name string, n *Node) error {
 		}
 		data = data[max(written, 0):]
 	}
+	if err == nil && seal {
+		_ = sealFile(fd)
+	}
 	if e := unix.Close(fd); err == nil {
 		err = e
 	}
 	return err
 }
 
+// sealed says whether the machine lets nobody write the file.
+func (n *Node) sealed() bool { return n.Mode.IsRegular() && n.Mode.Perm()&0o222 == 0 }
+
 // immutable is FS_IMMUTABLE_FL of linux/fs.h.
 const immutable = 0x10
 
-// seal makes a file immutable. Root's CAP_DAC_OVERRIDE would otherwise let it write a file of a tmpfs that sysfs would not
-// let it write. A tmpfs before Linux 6.0 has no such flag, and root without CAP_LINUX_IMMUTABLE cannot set it: then a write
-// changes this one file.
-func seal(dir int, name string) {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return
+// sealFile makes a file immutable. Root's CAP_DAC_OVERRIDE would otherwise let it write a file of a tmpfs that sysfs would
+// not let it write. A tmpfs before Linux 6.0 has no such flag, and root without CAP_LINUX_IMMUTABLE cannot set it.
+func sealFile(fd int) error { return unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, immutable) }
+
+// noUmask makes the umask 0 until restore is called. A thread with a mount namespace of its own has an umask of its own, and so
+// this is done for the other threads too.
+func noUmask() (restore func()) {
+	elsewhere := func(mask int) (old int) {
+		done := make(chan int)
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			done <- unix.Umask(mask)
+		}()
+		return <-done
 	}
-	defer unix.Close(fd)
-	_ = unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, immutable)
+	here, there := unix.Umask(0), elsewhere(0)
+	return func() {
+		elsewhere(there)
+		unix.Umask(here)
+	}
 }

@@ -60,7 +60,7 @@ func lacks(dir string, n *Node) bool {
 }
 
 // cover mounts a tmpfs upon a folder, and there what is staged beside what the folder holds.
-func (m *merger) cover(at string, n *Node) error {
+func (m *merger) cover(at string, n *Node) (err error) {
 	fd, err := unix.Open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: at, Err: err}
@@ -70,9 +70,29 @@ func (m *merger) cover(at string, n *Node) error {
 		return err
 	}
 	m.mounts = append(m.mounts, at)
-	maker := Maker{Device: toNull, Share: os.Geteuid() != 0, Seal: os.Geteuid() == 0}
-	defer maker.Close()
+	fresh, err := unix.Open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: at, Err: err}
+	}
+	defer unix.Close(fresh)
+	maker := Maker{Device: toNull, Seal: os.Geteuid() == 0, Several: !devices(n)}
+	if !maker.Seal { // root could write, through one of its names, a file that cannot be sealed
+		if err := maker.Share(fresh, at, n); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, maker.Close()) }()
+	}
 	return fill(at, "/proc/self/fd/"+strconv.Itoa(fd), n, &maker)
+}
+
+// devices says whether there are device nodes below a node. Only this thread can mount what they are.
+func devices(n *Node) bool {
+	for _, child := range n.Children {
+		if child.Mode&fs.ModeDevice != 0 || devices(child) {
+			return true
+		}
+	}
+	return false
 }
 
 func mountTmpfs(at string) error {
@@ -110,14 +130,7 @@ func fill(at, from string, n *Node, maker *Maker) error {
 		return err
 	}
 	defer unix.Close(dir)
-	for name := range n.Children {
-		if !kept[name] {
-			if err := maker.Make(dir, at, name, n.Children[name]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return maker.makeChildren(dir, at, n, kept)
 }
 
 // readDir is os.ReadDir without sorting.
@@ -238,9 +251,9 @@ func (m *merger) mergeAll(tree *Tree, parts ...string) error {
 	return nil
 }
 
-// ShowInContainer mounts the tree's /sys and /proc over those of a container that is being made, whose root is top. The umask
-// must be 0.
+// ShowInContainer mounts the tree's /sys and /proc over those of a container that is being made, whose root is top.
 func (t *Tree) ShowInContainer(top string) error {
+	defer noUmask()()
 	m := merger{top: top}
 	return m.mergeAll(t, "sys", "proc")
 }

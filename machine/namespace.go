@@ -69,8 +69,7 @@ type Launch struct {
 // Show mounts the machine over /dev, /sys and /proc of this namespace.
 func (c Launch) Show() error {
 	dir, _ := os.Getwd() // the shell's name for it counts, so that a link stays one
-	umask := unix.Umask(0)
-	defer unix.Umask(umask)
+	defer noUmask()()
 	if there, err := c.leaveOuter(); there || err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -41,6 +42,8 @@ type Tree struct {
 	Added map[string]string
 	// GPUs are the board's, with their nodes.
 	GPUs []GPU
+	// Made is how many nodes Write has made so far.
+	Made atomic.Int64
 }
 
 // GPU is one GPU of a tree.
@@ -217,7 +220,7 @@ func (b *builder) procPCI() {
 			if f.id.Domain != 0 {
 				dir = fmt.Sprintf("%04x:%02x", f.id.Domain, f.id.Bus)
 			}
-			b.tree.knob(fmt.Sprintf("proc/bus/pci/%s/%02x.%x", dir, f.id.Device, f.id.Function), f.config())
+			b.tree.put(fmt.Sprintf("proc/bus/pci/%s/%02x.%x", dir, f.id.Device, f.id.Function), b.tree.Find(f.path()+"/config"))
 			if f.id.Domain != 0 {
 				return // the list has no room for domains
 			}

@@ -44,7 +44,8 @@ func (b *builder) bus(above string, r *root, number uint8) {
 
 func (b *builder) function(f *function) {
 	id, l, dir, name := f.identity(), f.link(), f.path(), address(f.id)
-	put := func(file, format string, args ...any) { b.tree.file(dir+"/"+file, fmt.Sprintf(format+"\n", args...)) }
+	at := b.tree.dir(dir)
+	put := func(file, format string, args ...any) { at.file(file, fmt.Sprintf(format+"\n", args...)) }
 	modalias := fmt.Sprintf("pci:v%08Xd%08Xsv%08Xsd%08Xbc%02Xsc%02Xi00",
 		id.vendor, id.device, id.subVendor, id.subDevice, id.base, id.sub)
 
@@ -60,14 +61,14 @@ func (b *builder) function(f *function) {
 	put("local_cpus", "%s", mask(b.near(f.root)))
 	put("power_state", "D0")
 	put("dma_mask_bits", "%d", map[bool]int{true: 32, false: 52}[f.kind.bridge()])
-	b.tree.file(dir+"/current_link_speed", speed(l.gen))
-	b.tree.file(dir+"/max_link_speed", speed(l.maxGen))
+	at.file("current_link_speed", speed(l.gen))
+	at.file("max_link_speed", speed(l.maxGen))
 	put("current_link_width", "%d", l.width)
 	put("max_link_width", "%d", l.maxWidth)
-	b.tree.file(dir+"/resource", f.resource())
-	b.tree.knob(dir+"/config", f.config())
-	b.tree.knob(dir+"/numa_node", strconv.Itoa(int(f.root.numa))+"\n")
-	b.tree.knob(dir+"/uevent", fmt.Sprintf(
+	at.file("resource", f.resource())
+	at.knob("config", f.config())
+	at.knob("numa_node", strconv.Itoa(int(f.root.numa))+"\n")
+	at.knob("uevent", fmt.Sprintf(
 		"DRIVER=%s\nPCI_CLASS=%X\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\nPCI_SLOT_NAME=%s\nMODALIAS=%s\n",
 		id.driver, id.class(), id.vendor, id.device, id.subVendor, id.subDevice, name, modalias))
 
@@ -76,8 +77,8 @@ func (b *builder) function(f *function) {
 		put("subordinate_bus_number", "%d", f.subordinate)
 		b.bus(dir, f.root, f.secondary)
 	} else {
-		b.tree.trigger(dir + "/reset")
-		b.tree.file(dir+fmt.Sprintf("/msi_irqs/%d", f.irq), "msi\n")
+		at.trigger("reset")
+		at.file(fmt.Sprintf("msi_irqs/%d", f.irq), "msi\n")
 	}
 	if f.gpu != nil && id.base == 3 && id.sub == 0 {
 		put("boot_vga", "0")

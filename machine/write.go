@@ -135,18 +135,24 @@ func likeFolder(name, old string) error {
 }
 
 // fill writes the tree into an empty folder.
-func (t *Tree) fill(dir string) error {
-	umask := unix.Umask(0)
-	defer unix.Umask(umask)
-	m := Maker{Device: makeDevice}
-	for _, name := range t.Names() {
-		if err := m.Make(unix.AT_FDCWD, "", filepath.Join(dir, name), t.Children[name]); err != nil {
-			return err
-		}
+func (t *Tree) fill(at string) (err error) {
+	defer noUmask()()
+	dir, err := unix.Open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: at, Err: err}
+	}
+	defer unix.Close(dir)
+	m := Maker{Device: makeDevice, Several: true, Made: &t.Made}
+	if err := m.Share(dir, at, t.Node); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if err := m.makeChildren(dir, at, t.Node, nil); err != nil {
+		return err
 	}
 	list := []string{manifestHead}
 	t.Walk(func(name string, _ *Node) { list = append(list, name) })
-	return os.WriteFile(filepath.Join(dir, manifest), []byte(strings.Join(list, "\n")+"\n"), 0o644)
+	return os.WriteFile(filepath.Join(at, manifest), []byte(strings.Join(list, "\n")+"\n"), 0o644)
 }
 
 // makeDevice makes a device node, or an empty file in its place where that is not allowed.
@@ -198,31 +204,34 @@ func onlyStaged(dir string) error {
 	for _, name := range names {
 		mine[name] = true
 	}
+	changed := changes(dir)
 	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
-		if err == nil && (!mine[name] || changed(dir, name)) {
+		if err == nil && (!mine[name] || changed(name)) {
 			err = fmt.Errorf("nvmlfab did not write %s: move it away", path)
 		}
 		return err
 	})
 }
 
-// changed says whether somebody has put a file of their own under a staged name: it is younger than the list, which is written
-// last. Files that programs may write to are the machine's all the same.
-func changed(dir, name string) bool {
+// changes says of staged names whether somebody has put a file of their own there: it is younger than the list, which is
+// written last. Files that programs may write to are the machine's all the same.
+func changes(dir string) func(name string) bool {
 	list, err := os.Lstat(filepath.Join(dir, manifest))
 	if err != nil {
-		return false
+		return func(string) bool { return false }
 	}
-	info, err := os.Lstat(filepath.Join(dir, name))
-	if err != nil || !info.Mode().IsRegular() || !info.ModTime().After(list.ModTime()) {
-		return false
+	return func(name string) bool {
+		top, _, _ := strings.Cut(name, "/")
+		if top == "sys" || top == "proc" || top == "dev" {
+			return false
+		}
+		info, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil && info.Mode().IsRegular() && info.ModTime().After(list.ModTime())
 	}
-	top, _, _ := strings.Cut(name, "/")
-	return top != "sys" && top != "proc" && top != "dev"
 }
 
 // Remove takes away what Write wrote, and folders that are empty then. What else is there stays.
@@ -244,7 +253,7 @@ func Remove(dir string) error {
 	}
 	defer root.Close()
 	var failed []error
-	names = slices.DeleteFunc(names, func(name string) bool { return changed(dir, name) })
+	names = slices.DeleteFunc(names, changes(dir))
 	for _, name := range append(names, manifest) {
 		err := root.Remove(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.ENOTDIR) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // TestWriteWhere: where a tree may be written, and what stays of what was there.
@@ -69,4 +70,62 @@ func TestLeftovers(t *testing.T) {
 func owner(info os.FileInfo) [2]uint32 {
 	s := info.Sys().(*syscall.Stat_t)
 	return [2]uint32{s.Uid, s.Gid}
+}
+
+// TestWriteShares: files of one text that nobody may write are one file in a staged tree, and a function's configuration space
+// is one file in both its places. Whatever may be written is a file of its own.
+func TestWriteShares(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "root")
+	tree := New(parse(t, "extends: t4\ncount: 200\n"), Options{})
+	require.NoError(t, tree.Write(dir))
+	made := 0
+	tree.Walk(func(name string, n *Node) {
+		made++
+		if !n.Mode.IsRegular() {
+			return
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, n.Data, string(data), name)
+		info, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, n.Mode, info.Mode(), name)
+	})
+	assert.EqualValues(t, made, tree.Made.Load())
+	file := func(name string) os.FileInfo {
+		info, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		return info
+	}
+	const one, other = "sys/bus/pci/devices/0000:00:1e.0/", "sys/bus/pci/devices/0000:01:00.0/"
+	assert.True(t, os.SameFile(file(one+"vendor"), file(other+"vendor")))
+	assert.False(t, os.SameFile(file(one+"numa_node"), file(other+"numa_node")), "it may be written")
+	assert.False(t, os.SameFile(file(one+"config"), file(other+"config")))
+	assert.True(t, os.SameFile(file(one+"config"), file("proc/bus/pci/00/1e.0")))
+	list, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range list {
+		assert.NotEqual(t, poolName, e.Name())
+	}
+}
+
+// TestShareFull: a filesystem that has no more links to a file gets the next file.
+func TestShareFull(t *testing.T) {
+	p := &pool{}
+	f, n := &sharedFile{uses: 3}, &Node{Mode: readable, Data: "x"}
+	var err error
+	p.dir, err = unix.Open(t.TempDir(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(p.dir)
+	first, err := p.file(f, n, "")
+	require.NoError(t, err)
+	again, err := p.file(f, n, "")
+	require.NoError(t, err)
+	assert.Equal(t, first, again)
+	second, err := p.file(f, n, first)
+	require.NoError(t, err)
+	assert.NotEqual(t, first, second)
+	third, err := p.file(f, n, first) // another thread has found the first full
+	require.NoError(t, err)
+	assert.Equal(t, second, third)
 }

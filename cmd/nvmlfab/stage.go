@@ -2,10 +2,13 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"time"
 
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"golang.org/x/sys/unix"
 )
 
 type stageCmd struct {
@@ -43,7 +46,38 @@ func (c stageCmd) Run() error {
 	if options.SMI == "" {
 		options.SMI, _ = exec.LookPath("nvidia-smi")
 	}
-	return machine.New(p.board, options).Write(c.Root)
+	tree := machine.New(p.board, options)
+	defer showProgress(tree)()
+	return tree.Write(c.Root)
+}
+
+// showProgress says on a terminal how far a tree is that takes more than a second to write, until done is called.
+func showProgress(tree *machine.Tree) (done func()) {
+	if _, err := unix.IoctlGetTermios(int(os.Stderr.Fd()), unix.TCGETS); err != nil {
+		return func() {}
+	}
+	all := 0
+	tree.Walk(func(string, *machine.Node) { all++ })
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		const clear = "\r\x1b[K"
+		for end := ""; ; end = clear {
+			select {
+			case <-stop:
+				fmt.Fprint(os.Stderr, end)
+				return
+			case <-tick.C:
+				fmt.Fprintf(os.Stderr, clear+"nvmlfab: %d of %d files and folders written", tree.Made.Load(), all)
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+	}
 }
 
 // source is the profile as the text of a file.
