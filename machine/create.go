@@ -119,14 +119,6 @@ func (m *Maker) file(dir int, name string, n *Node) error {
 	return writeFile(dir, name, n, m.Seal)
 }
 
-// WriteFile writes what a file holds.
-func (n *Node) WriteFile(name string) error {
-	if err := writeFile(unix.AT_FDCWD, name, n, false); err != nil {
-		return &fs.PathError{Op: "write", Path: name, Err: err}
-	}
-	return nil
-}
-
 // writeFile writes a file. It seals one that nobody may write if seal says so.
 func writeFile(dir int, name string, n *Node, seal bool) error {
 	seal = seal && n.sealed()

@@ -83,19 +83,24 @@ func (c Launch) Show() error {
 	if info, err := os.Lstat("/dev/ptmx"); err == nil && info.Mode()&fs.ModeDevice != 0 {
 		c.Tree.Children["dev"].Children["ptmx"] = &Node{Mode: fs.ModeSymlink, Data: strings.TrimPrefix(Private, "/dev/") + "/dev/ptmx"}
 	}
-	m := merger{top: "/"}
+	top, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: "/", Err: err}
+	}
+	defer unix.Close(top)
+	m := merger{top: top}
 	if err := m.mergeAll(c.Tree, "dev", "sys", "proc"); err != nil {
 		return err
 	}
 	if cache := libraryCache(driverLibraries); cache != nil {
-		if err := m.replace(cachePath, &Node{Mode: 0o644, Data: string(cache)}); err != nil {
+		if err := m.replace(strings.TrimPrefix(cachePath, "/"), &Node{Mode: 0o644, Data: string(cache)}); err != nil {
 			return err
 		}
 	}
 	if err := os.MkdirAll(Private+"/dev", 0o755); err != nil {
 		return err
 	}
-	if err := unix.MoveMount(dev, "", unix.AT_FDCWD, Private+"/dev", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+	if err := attach(dev, unix.AT_FDCWD, Private+"/dev"); err != nil {
 		return &fs.PathError{Op: "move", Path: Private + "/dev", Err: err}
 	}
 	if n := c.Tree.Find(LibraryDir); n != nil {

@@ -182,17 +182,21 @@ func showContainer(top string, text []byte) error {
 			return err
 		}
 	}
-	board, text, err := visible(top, text)
+	root, err := os.OpenRoot(top) // which nothing leads out of, whatever becomes of the folders meanwhile
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	board, text, err := visible(root, text)
 	if err != nil || board == nil {
 		return err
 	}
 	umask := unix.Umask(0)
 	defer unix.Umask(umask)
-	dir := filepath.Join(top, machine.Private)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := root.MkdirAll(filepath.Dir(containerProfile)[1:], 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, filepath.Base(containerProfile)), text, 0o644); err != nil {
+	if err := root.WriteFile(containerProfile[1:], text, 0o644); err != nil {
 		return err
 	}
 	return machine.New(board, machine.Options{CPUs: onlineCPUs()}).ShowInContainer(top)
@@ -218,7 +222,7 @@ func withoutLinks(top, name string) error {
 
 // visible is the staged board, and its text, without the GPUs that the container has no device node of; nil if it has
 // none.
-func visible(top string, text []byte) (*profiles.Board, []byte, error) {
+func visible(root *os.Root, text []byte) (*profiles.Board, []byte, error) {
 	base := profiles.Base{Name: machine.ProfileFile, Text: text}
 	board, err := base.With()
 	if err != nil {
@@ -226,7 +230,8 @@ func visible(top string, text []byte) (*profiles.Board, []byte, error) {
 	}
 	var keep []profiles.UUID
 	for i := range board.Devices {
-		if d := &board.Devices[i]; exists(filepath.Join(top, fmt.Sprintf("dev/nvidia%d", d.MinorNumber.Or(d.Index)))) {
+		d := &board.Devices[i]
+		if _, err := root.Lstat(fmt.Sprintf("dev/nvidia%d", d.MinorNumber.Or(d.Index))); err == nil {
 			keep = append(keep, d.UUID)
 		}
 	}
