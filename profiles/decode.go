@@ -173,7 +173,7 @@ func (d *decoder) pairs(n *yaml.Node, path string, depth int) ([]pair, error) {
 			return nil, wrong(key, "%s: want a name as key, got %s", path, kind(key))
 		}
 		if first, ok := seen[key.Value]; ok {
-			return nil, wrong(key, "key %q given twice in %s, first in line %d", key.Value, path, first)
+			return nil, wrong(key, "key %s given twice in %s, first in line %d", quote(key.Value), path, first)
 		}
 		seen[key.Value] = key.Line
 		if key.ShortTag() != "!!merge" {
@@ -269,14 +269,14 @@ func scalar(n *yaml.Node, out reflect.Value, f field, path string) error {
 	case out.Kind() == reflect.String && tag == "!!str":
 		return text(n, out, f, path)
 	case out.Kind() == reflect.String && tag == "!!int", out.Kind() == reflect.String && tag == "!!float":
-		return wrong(n, "%s: want text, got the number %s: put it in quotes", path, n.Value)
+		return wrong(n, "%s: want text, got the number %s: put it in quotes", path, short(n.Value))
 	case out.Kind() == reflect.Bool && tag == "!!bool":
 		out.SetBool(strings.EqualFold(n.Value, "true"))
 		return nil
 	case out.CanFloat() && (tag == "!!int" || tag == "!!float"):
 		x, err := strconv.ParseFloat(n.Value, 64)
 		if err != nil || math.IsInf(x, 0) || math.IsNaN(x) {
-			return wrong(n, "%s: want a number, got %q", path, n.Value)
+			return wrong(n, "%s: want a number, got %s", path, quote(n.Value))
 		}
 		out.SetFloat(x)
 		return f.bounds(n, x, path)
@@ -293,19 +293,19 @@ func scalar(n *yaml.Node, out reflect.Value, f field, path string) error {
 func integer(n *yaml.Node, out reflect.Value, f field, path string) error {
 	bits, digits := out.Type().Bits(), strings.ReplaceAll(n.Value, "_", "")
 	if len(digits) > 1 && digits[0] == '0' && digits[1] <= '9' { // YAML reads it as octal, people as decimal
-		return wrong(n, "%s: %s: a number does not start with 0", path, n.Value)
+		return wrong(n, "%s: %s: a number does not start with 0", path, short(n.Value))
 	}
 	if out.CanInt() {
 		i, err := strconv.ParseInt(digits, 0, bits)
 		if err != nil {
-			return wrong(n, "%s: %s is outside %d..%d", path, n.Value, -1<<(bits-1), 1<<(bits-1)-1)
+			return wrong(n, "%s: %s is outside %d..%d", path, short(n.Value), -1<<(bits-1), 1<<(bits-1)-1)
 		}
 		out.SetInt(i)
 		return f.bounds(n, float64(i), path)
 	}
 	u, err := strconv.ParseUint(digits, 0, bits)
 	if err != nil {
-		return wrong(n, "%s: %s is outside 0..%d", path, n.Value, uint64(math.MaxUint64)>>(64-bits))
+		return wrong(n, "%s: %s is outside 0..%d", path, short(n.Value), uint64(math.MaxUint64)>>(64-bits))
 	}
 	out.SetUint(u)
 	return f.bounds(n, float64(u), path)
@@ -313,7 +313,7 @@ func integer(n *yaml.Node, out reflect.Value, f field, path string) error {
 
 func (f field) bounds(n *yaml.Node, x float64, path string) error {
 	if f.bounded && (x < f.min || x > f.max) {
-		return wrong(n, "%s: %s is outside %.0f..%.0f", path, n.Value, f.min, f.max)
+		return wrong(n, "%s: %s is outside %.0f..%.0f", path, short(n.Value), f.min, f.max)
 	}
 	return nil
 }
@@ -323,13 +323,13 @@ func text(n *yaml.Node, out reflect.Value, f field, path string) error {
 		return empty(n, path)
 	}
 	if i := strings.IndexFunc(n.Value, unicode.IsControl); i >= 0 {
-		return wrong(n, "%s: %q holds a control character", path, n.Value)
+		return wrong(n, "%s: %s holds a control character", path, quote(n.Value))
 	}
 	if f.longest > 0 && len(n.Value) > f.longest {
 		return wrong(n, "%s: %d bytes are more than the %d that programs have room for", path, len(n.Value), f.longest)
 	}
 	if f.version && strings.Trim(n.Value, "0123456789.") != "" || f.version && strings.Contains("."+n.Value+".", "..") {
-		return wrong(n, "%s: %q is no version: want numbers between dots", path, n.Value)
+		return wrong(n, "%s: %s is no version: want numbers between dots", path, quote(n.Value))
 	}
 	out.SetString(n.Value)
 	if f.enum == nil {
@@ -343,7 +343,7 @@ func text(n *yaml.Node, out reflect.Value, f field, path string) error {
 		}
 		words = append(words, synonyms[0])
 	}
-	return wrong(n, "%s: %q is not one of %s", path, n.Value, strings.Join(words, ", "))
+	return wrong(n, "%s: %s is not one of %s", path, quote(n.Value), strings.Join(words, ", "))
 }
 
 // plain makes Pass-Through, "pass through" and pass_through the same word.
@@ -359,9 +359,9 @@ func unknownKey(key *yaml.Node, path string, known map[string]field) error {
 		}
 	}
 	if best == "" {
-		return wrong(key, "unknown key %q in %s", key.Value, path)
+		return wrong(key, "unknown key %s in %s", quote(key.Value), path)
 	}
-	return wrong(key, "unknown key %q in %s: did you mean %q?", key.Value, path, best)
+	return wrong(key, "unknown key %s in %s: did you mean %q?", quote(key.Value), path, best)
 }
 
 // distance is how many letters have to change to make b of a.
@@ -431,9 +431,9 @@ func kind(n *yaml.Node) string {
 	case n.Kind == yaml.SequenceNode:
 		return "a list"
 	case n.ShortTag() == "!!str":
-		return fmt.Sprintf("text %.40q", n.Value)
+		return fmt.Sprintf("text %s", quote(n.Value))
 	case n.ShortTag() == "!!null":
 		return "nothing"
 	}
-	return fmt.Sprintf("%.40q", n.Value)
+	return quote(n.Value)
 }

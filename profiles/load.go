@@ -146,13 +146,15 @@ func syntax(err error, data []byte) error {
 		return err
 	}
 	line, _ := strconv.Atoi(m[1])
+	text := m[2]
 	if strings.HasPrefix(m[2], "did not find expected") { // such errors count lines from 0
 		line++
 	}
 	if anchor := unknownAnchor().FindStringSubmatch(m[2]); anchor != nil {
 		before, _, _ := bytes.Cut(data, []byte("*"+anchor[1]))
 		line = 1 + bytes.Count(before, []byte("\n"))
+		text = "unknown anchor '" + short(anchor[1]) + "' referenced"
 	}
 	last := 1 + bytes.Count(bytes.TrimRight(data, "\n"), []byte("\n"))
-	return &Error{Line: min(max(line, 1), last), Text: "is not YAML: " + m[2]}
+	return &Error{Line: min(max(line, 1), last), Text: "is not YAML: " + text}
 }

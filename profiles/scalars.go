@@ -27,7 +27,7 @@ func (u *UUID) UnmarshalText(text []byte) error {
 		s = "GPU-" + strings.ToLower(rest)
 	}
 	if !gpuUUID().MatchString(s) {
-		return fmt.Errorf("bad UUID %q: want GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hexadecimal digits", text)
+		return fmt.Errorf("bad UUID %s: want GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hexadecimal digits", quote(text))
 	}
 	if strings.Trim(s[len("GPU-"):], "0-") == "" {
 		return fmt.Errorf("the all-zero UUID names no device: give each device its own, or none to have one generated")
@@ -47,7 +47,7 @@ func (n *DeviceName) UnmarshalText(text []byte) error {
 	}
 	var u UUID
 	if err := u.UnmarshalText(text); err != nil {
-		return fmt.Errorf("%.80q is neither an index nor a UUID: %w", text, err)
+		return fmt.Errorf("%s is neither an index nor a UUID: %w", quote(text), err)
 	}
 	*n = DeviceName(u)
 	return nil
@@ -65,14 +65,14 @@ var busID = lazily(`^(?:([0-9A-Fa-f]{4}|[0-9A-Fa-f]{8}):)?([0-9A-Fa-f]{2}):([0-9
 func (b *BusID) UnmarshalText(text []byte) error {
 	m := busID().FindSubmatch(text)
 	if m == nil {
-		return fmt.Errorf("bad bus id %q: want domain:bus:device.function such as 0000:53:00.0", text)
+		return fmt.Errorf("bad bus id %s: want domain:bus:device.function such as 0000:53:00.0", quote(text))
 	}
 	var n [4]uint64
 	for i := range n {
 		n[i], _ = strconv.ParseUint(string(m[i+1]), 16, 32) // only an absent domain fails, and it is 0
 	}
 	if n[2] > 0x1f {
-		return fmt.Errorf("bad bus id %q: a bus has devices 00 to 1f", text)
+		return fmt.Errorf("bad bus id %s: a bus has devices 00 to 1f", quote(text))
 	}
 	*b = BusID{uint32(n[0]), uint8(n[1]), uint8(n[2]), uint8(n[3])}
 	return nil
@@ -99,7 +99,7 @@ func (e *Enabled) UnmarshalText(text []byte) error {
 	case "disabled", "false":
 		*e = false
 	default:
-		return fmt.Errorf("%q is neither enabled nor disabled", text)
+		return fmt.Errorf("%s is neither enabled nor disabled", quote(text))
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (p *PState) UnmarshalText(text []byte) error {
 	digits, ok := strings.CutPrefix(string(text), "P")
 	n, err := strconv.ParseUint(digits, 10, 8)
 	if !ok || err != nil || n > 15 {
-		return fmt.Errorf("bad performance state %q: want P0 to P15", text)
+		return fmt.Errorf("bad performance state %s: want P0 to P15", quote(text))
 	}
 	*p = PState(n)
 	return nil
@@ -125,7 +125,7 @@ type Percent uint32
 func (p *Percent) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 10, 32)
 	if err != nil || n > 100 {
-		return fmt.Errorf("bad percentage %q: want 0 to 100", text)
+		return fmt.Errorf("bad percentage %s: want 0 to 100", quote(text))
 	}
 	*p = Percent(n)
 	return nil
@@ -138,7 +138,7 @@ type Address uint64
 func (a *Address) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 0, 64)
 	if err != nil {
-		return fmt.Errorf("bad address %q: want a number such as 0x1a2b", text)
+		return fmt.Errorf("bad address %s: want a number such as 0x1a2b", quote(text))
 	}
 	*a = Address(n)
 	return nil
@@ -151,10 +151,10 @@ type ClusterUUID [16]byte
 func (c *ClusterUUID) UnmarshalText(text []byte) error {
 	digits := strings.ReplaceAll(string(text), "-", "")
 	if len(digits) != 32 {
-		return fmt.Errorf("bad cluster UUID %q: want 32 hexadecimal digits", text)
+		return fmt.Errorf("bad cluster UUID %s: want 32 hexadecimal digits", quote(text))
 	}
 	if _, err := hex.Decode(c[:], []byte(digits)); err != nil {
-		return fmt.Errorf("bad cluster UUID %q: want 32 hexadecimal digits", text)
+		return fmt.Errorf("bad cluster UUID %s: want 32 hexadecimal digits", quote(text))
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (c *CPUSet) UnmarshalText(text []byte) error {
 		lo, err1 := strconv.ParseUint(first, 10, 32)
 		hi, err2 := strconv.ParseUint(last, 10, 32)
 		if err1 != nil || err2 != nil || lo > hi || hi >= maxCPUs {
-			return fmt.Errorf("bad CPU list %q: want numbers below %d and ranges such as 0-71,80", text, maxCPUs)
+			return fmt.Errorf("bad CPU list %s: want numbers below %d and ranges such as 0-71,80", quote(text), maxCPUs)
 		}
 		for cpu := lo; cpu <= hi; cpu++ {
 			set = append(set, uint32(cpu))
@@ -197,7 +197,7 @@ var clockSteps = lazily(`^([1-9][0-9]{0,4}(?:\.5)?)\.\.([1-9][0-9]{0,4}(?:\.5)?)
 func (c *ClockSteps) UnmarshalText(text []byte) error {
 	m := clockSteps().FindSubmatch(text)
 	if m == nil {
-		return fmt.Errorf("bad clocks %q: want a list, or highest..lowest/step such as 1410..210/15", text)
+		return fmt.Errorf("bad clocks %s: want a list, or highest..lowest/step such as 1410..210/15", quote(text))
 	}
 	var halves [3]uint32 // in units of half a MHz
 	for i := range halves {
@@ -206,7 +206,7 @@ func (c *ClockSteps) UnmarshalText(text []byte) error {
 	}
 	highest, lowest, step := halves[0], halves[1], halves[2]
 	if lowest > highest || (highest-lowest)%step != 0 {
-		return fmt.Errorf("bad clocks %q: no number of steps leads from the highest down to the lowest", text)
+		return fmt.Errorf("bad clocks %s: no number of steps leads from the highest down to the lowest", quote(text))
 	}
 	steps := make(ClockSteps, (highest-lowest)/step+1)
 	for i := range steps {

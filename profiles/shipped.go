@@ -74,7 +74,7 @@ func unknownBoard(name string, known []string) error {
 		}
 	}
 	if best == "" {
-		return fmt.Errorf("unknown board %q: want one of %s", name, strings.Join(known, ", "))
+		return fmt.Errorf("unknown board %s: want one of %s", quote(name), strings.Join(known, ", "))
 	}
-	return fmt.Errorf("unknown board %q: did you mean %q?", name, best)
+	return fmt.Errorf("unknown board %s: did you mean %q?", quote(name), best)
 }
