@@ -40,13 +40,14 @@ func (s *Snapshot) counting() int64 {
 	return now
 }
 
-// end stops the snapshot's counters and returns the time when they stopped, in ms since 1970.
+// end stops the snapshot's counters at the latest time that anybody has been answered with, in ms since 1970, and
+// returns that time.
 func (s *Snapshot) end() int64 {
 	for {
-		now := s.generation.tick()
-		s.ended.Store(now)
-		if s.generation.latest.Load() == now { // nobody has counted further in the meantime
-			return now
+		last := s.generation.latest.Load()
+		s.ended.Store(max(last, 1))
+		if s.generation.latest.Load() == last { // nobody has counted further in the meantime
+			return last
 		}
 	}
 }

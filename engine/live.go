@@ -149,7 +149,7 @@ func (g *generation) readOverrides() (changed bool, err error) {
 		if all != "" {
 			all += "\n---\n"
 		}
-		all, latest = all+string(text), max(latest, written)
+		all, latest = all+string(text), max(latest, min(written, g.now())) // a clock elsewhere may be ahead
 	}
 	if all == g.overrides && latest == g.live.Written {
 		return false, nil

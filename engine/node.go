@@ -148,7 +148,7 @@ func (e *Engine) Publish(n Node) error {
 	if err := e.host.Keep(old.generation.kept(n)); err != nil {
 		return err
 	}
-	gpus, end := old.generation.plain(n.Board), old.end()
+	gpus, end := old.generation.plain(n.Board), max(old.generation.now(), old.end())
 	for i, d := range gpus {
 		d.meter.Follow(old.Devices[i].meter, end)
 	}

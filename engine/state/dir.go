@@ -50,6 +50,27 @@ func (d *Dir) open() (int, error) {
 	return fd, nil
 }
 
+// Create makes the directory where it is missing, with the number that tells readers of changes: readers do not write, so
+// without it they see the first change a tick late.
+func (d *Dir) Create() error {
+	if err := os.Mkdir(d.path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	fd, err := d.open()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	mode, err := modeOf(fd)
+	if err == nil {
+		err = word.Create(fd, generation, mode)
+	}
+	if err != nil {
+		return d.wrong(generation, err)
+	}
+	return nil
+}
+
 // Read is the state as it stands in the directory: nil if nothing has changed yet. What is as in the state of before is
 // shared with it.
 func (d *Dir) Read(before *State) (*State, error) {

@@ -32,7 +32,7 @@ func lock(dir int) (unlock func(), err error) {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	whole := unix.Flock_t{Type: unix.F_WRLCK}
-	for began := time.Now(); ; {
+	for began, wait := time.Now(), time.Millisecond; ; wait = min(2*wait, 16*time.Millisecond) {
 		err := unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &whole)
 		if err == nil {
 			break
@@ -45,7 +45,7 @@ func lock(dir int) (unlock func(), err error) {
 			unix.Close(fd)
 			return nil, ErrBusy
 		}
-		pause := unix.Timespec{Nsec: int64(time.Millisecond)}
+		pause := unix.NsecToTimespec(int64(wait))
 		_ = unix.Nanosleep(&pause, nil)
 	}
 	return func() {
