@@ -168,11 +168,12 @@ func TestMockfsArm64(t *testing.T) {
 	assert.Equal(t, functions(t, mockfs()), functions(t, filepath.Join(root, "dist", "arm64", "libmockfs.so")))
 }
 
-// What a process keeps, whatever happens to its environment, its threads and its children.
+// What a process keeps, whatever happens to its environment, its threads and its children; and what calls beside the tree
+// cost and do.
 func TestMockfsState(t *testing.T) {
 	tree := stagedTree(t)
 	program := compileMockfs(t, "gcc", "state")
-	for _, name := range []string{"root", "child", "errno", "threads", "stack", "vfork", "signals", "lengths"} {
+	for _, name := range []string{"root", "child", "errno", "threads", "stack", "vfork", "signals", "lengths", "faults", "quiet", "once"} {
 		t.Run(name, func(t *testing.T) {
 			env := mocked(filepath.Base(tree)) // relative
 			runIn(t, filepath.Dir(tree), env, program, name, gpuVendor).succeeds(t)

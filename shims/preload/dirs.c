@@ -1,4 +1,4 @@
-// Directories that tree and host have together: their names are gathered once, when the directory is opened or rewound.
+// Directories that both the tree and the host have. Their names are read once, when the directory is opened or rewound.
 
 #include "engine.h"
 #include "kernel.h"
@@ -8,13 +8,13 @@
 
 struct listing {
   DIR *dir;
-  char *data;  // directory entries as getdents64 writes them, which is how libc has them
+  char *data;  // entries as getdents64 writes them, which is also the layout of struct dirent
   size_t size, room, next;
   struct listing *link;
 };
 
 static struct listing *listings;
-static _Atomic int listing_count;  // spares readdir the lock
+static _Atomic int listing_count;  // if it is 0, readdir need not take the lock
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -24,7 +24,8 @@ static void survive_fork(void) { pthread_atfork(take_lock, give_lock, give_lock)
 
 // ---- Gathering -----------------------------------------------------------------------------------------------------
 
-// belongs says whether the second of two directories adds this name to the first.
+// belongs says whether the first of two directories lacks this name of the second, so that the listing gets it. below_only: a
+// name that leads to no prefix is left out.
 static bool belongs(const char *name, int first, const char *virtual, bool below_only) {
   if (!strcmp(name, ".") || !strcmp(name, "..")) return false;
   struct stat st;
@@ -42,7 +43,7 @@ static bool belongs(const char *name, int first, const char *virtual, bool below
   return region_of(path) != OUTSIDE;
 }
 
-// gather adds the entries of fd. Those of a second directory are added if they belong.
+// gather adds the entries of fd to the listing; those of the second directory only if they belong.
 static bool gather(struct listing *l, int fd, bool second, int first, const char *virtual, bool below_only) {
   enum { CHUNK = 32 << 10 };
   for (;;) {
@@ -205,7 +206,7 @@ int my_closedir(DIR *dir) {
   return NEXT(closedir)(dir);
 }
 
-// getdents64 keeps its place in the listing as the offset of the file, so that nothing is left to tidy up.
+// getdents64 keeps its place in the listing as the file's offset, so the library need not notice when the file is closed.
 INTERPOSE(ssize_t, getdents64, (int fd, void *buffer, size_t size))
 ssize_t my_getdents64(int fd, void *buffer, size_t size) {
   struct listing l = {0};

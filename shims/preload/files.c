@@ -1,4 +1,4 @@
-// Streams, children's files, and the stat functions of programs linked before glibc 2.33.
+// Streams, the file actions of posix_spawn, truncate, and the stat functions of programs linked before glibc 2.33.
 
 #include "engine.h"
 #include "kernel.h"
@@ -19,22 +19,36 @@ static NOINLINE FILE *near_fopen(const char *path, const char *mode) {
   return path ? NEXT(fopen)(path, mode) : NULL;
 }
 
+// settle_fopen decides about a stream that was opened, or not, by the path as it is.
+static NOINLINE FILE *settle_fopen(FILE *file, int kept, const char *path, const char *mode) {
+  bool missing = !file && errno == ENOENT;
+  if (far(AT_FDCWD, path) && !missing && (!file || !lies_in_tree(fileno(file)))) return file;
+  BORROW(place);
+  const char *real = redirect(place, AT_FDCWD, path, stream_how(mode));
+  if (real == path) return file;
+  int error = errno;
+  if (file) fclose(file);
+  errno = real ? kept : error;
+  return real ? NEXT(fopen)(real, mode) : NULL;
+}
+
+// A mode that neither makes nor empties a file is tried first, for the reason given at TRY.
 FILE *my_fopen(const char *path, const char *mode) {
-  if (!active() || !path || faults(path)) return NEXT(fopen)(path, mode);
-  if (far(AT_FDCWD, path)) {
-    FILE *file = NEXT(fopen)(path, mode);
-    struct stat st;
-    if (file ? fstat(fileno(file), &st) != 0 || !watched(st.st_dev) : errno != ENOENT) return file;
-    if (file) fclose(file);
-  }
-  return near_fopen(path, mode);
+  if (!active() || !path || !mode) return NEXT(fopen)(path, mode);
+  bool changes = stream_how(mode) & CREATE;
+  if (changes && faults(path)) return NEXT(fopen)(path, mode);
+  if (changes && !far(AT_FDCWD, path)) return near_fopen(path, mode);
+  int kept = errno;
+  FILE *file = NEXT(fopen)(path, mode);
+  if (!changes && !file && !was_read(errno) && faults(path)) return NULL;
+  return settle_fopen(file, kept, path, mode);
 }
 ALSO(fopen64, fopen)
 ALSO(_IO_fopen, fopen)
 
 INTERPOSE(FILE *, freopen, (const char *path, const char *mode, FILE *file))
 FILE *my_freopen(const char *path, const char *mode, FILE *file) {
-  if (!active() || !path || faults(path)) return NEXT(freopen)(path, mode, file);
+  if (!active() || !path) return NEXT(freopen)(path, mode, file);
   BORROW(place);
   path = redirect(place, AT_FDCWD, path, stream_how(mode));
   if (path) return NEXT(freopen)(path, mode, file);
@@ -45,7 +59,7 @@ FILE *my_freopen(const char *path, const char *mode, FILE *file) {
 }
 ALSO(freopen64, freopen)
 
-// ---- truncate: what can be written has no size in sysfs, so nothing happens ------------------------------------------
+// ---- truncate: an attribute in sysfs has no size to change, so nothing happens if it can be written ------------------
 
 INTERPOSE(int, truncate, (const char *path, off_t length))
 
@@ -70,9 +84,10 @@ int my_truncate(const char *path, off_t length) {
 }
 ALSO(truncate64, truncate)
 
-// ---- A child's actions: the path is settled when it is added -------------------------------------------------------
+// ---- posix_spawn: the path is redirected when the action is added ----------------------------------------------------
 
-// settled leaves a relative path that does not exist as it is: an action before it may have changed the directory.
+// settled redirects a path. A relative path that does not exist stays as it is: an action before this one may change the
+// child's working directory.
 static const char *settled(struct place *place, const char *path, enum how how) {
   const char *real = redirect(place, AT_FDCWD, path, how);
   return *path != '/' && (!real || !place->exists) ? path : real;
@@ -100,7 +115,7 @@ ACTION(posix_spawn_file_actions_addchdir_np, (posix_spawn_file_actions_t *action
 int my_fstatat(int dirfd, const char *path, struct stat *st, int flags) __asm__("fstatat");
 int my_mknodat(int dirfd, const char *path, mode_t mode, dev_t device) __asm__("mknodat");
 
-// Version numbers that these machines have known, where the layout is today's.
+// known says whether a caller's struct stat has today's layout. 0 and 1 are the version numbers of 64-bit machines.
 static bool known(int version) {
   if (version == 0 || version == 1) return true;
   errno = EINVAL;

@@ -1,4 +1,5 @@
-// fts. Libc's own walk past the preload; this one never changes the working directory, as if FTS_NOCHDIR were given.
+// fts. Libc's own opens directories by internal functions that a preloaded library does not see. This one never changes the
+// working directory, as if FTS_NOCHDIR were given.
 
 #include "engine.h"
 
@@ -9,7 +10,7 @@ typedef int order_t(const FTSENT **, const FTSENT **);
 
 static bool dot(const char *name) { return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2])); }
 
-// entry_of makes an entry whose path, name and stat buffer lie behind it.
+// entry_of makes an entry. Its name, stat buffer and path lie after it in the same piece of memory.
 static FTSENT *entry_of(const char *parent, const char *name, FTSENT *up, short level) {
   size_t before = strlen(parent), length = strlen(name), path = before + 1 + length + 1;
   size_t head = (sizeof(FTSENT) + length + 1 + 15) & ~(size_t)15;
@@ -166,7 +167,7 @@ FTS *my_fts_open(char *const *paths, int options, order_t *order) {
 }
 ALSO(fts64_open, fts_open)
 
-// arrive makes p the current entry. Arguments keep their whole text as a name until then.
+// arrive makes p the current entry. Until then the name of an entry that the caller gave to fts_open is the whole path.
 static FTSENT *arrive(FTS *f, FTSENT *p) {
   char *slash = strrchr(p->fts_name, '/');
   if (slash && (slash != p->fts_name || slash[1])) {

@@ -1,4 +1,4 @@
-// ftw and nftw. Libc's own walk past the preload.
+// ftw and nftw. Libc's own open directories by internal functions that a preloaded library does not see.
 
 #include "engine.h"
 
@@ -14,8 +14,8 @@ struct tour {
   visit_t *visit;
   old_visit_t *old_visit;  // of ftw
   int flags;
-  dev_t device;  // where FTW_MOUNT stays
-  void *seen;    // directories, unless FTW_PHYS
+  dev_t device;  // with FTW_MOUNT, the file system that the walk does not leave
+  void *seen;    // the directories visited so far; not used with FTW_PHYS
   char path[PATH_MAX];
   struct FTW at;
 };
@@ -31,7 +31,7 @@ static int compare(const void *a, const void *b) {
   return x->inode < y->inode ? -1 : x->inode > y->inode;
 }
 
-// first_time remembers a directory, so that links lead into it once.
+// first_time says whether a directory has not been visited yet, and remembers it. Several links may lead to one directory.
 static bool first_time(struct tour *t, const struct stat *st) {
   struct object *o = malloc(sizeof *o);
   if (!o) return true;
@@ -49,7 +49,7 @@ static int report(struct tour *t, const struct stat *st, int type) {
   return t->old_visit(t->path, st, old[type]);
 }
 
-// here changes to the directory that holds what is reported next.
+// here changes to the directory of the file that is reported next.
 static int here(struct tour *t) {
   if (!(t->flags & FTW_CHDIR) || t->at.base == 0) return 0;
   char parent[PATH_MAX];
@@ -65,7 +65,7 @@ static int visit_directory(struct tour *t, const struct stat *st, int start) {
   bool skips = t->flags & FTW_ACTIONRETVAL;
   int base = t->at.base, result;
   size_t length = strlen(t->path);
-  // A relative path counts from where the walk began.
+  // A relative path starts where the walk began.
   if (start >= 0) (void)!my_fchdir(start);
   DIR *dir = my_opendir(t->path);
   if (!dir) {
@@ -102,7 +102,8 @@ static int visit_directory(struct tour *t, const struct stat *st, int start) {
     my_closedir(dir);
     errno = kept;
     if (result == 0 && t->flags & FTW_DEPTH) {
-      if (start >= 0 && (my_fchdir(start) < 0 || my_chdir(t->path) < 0)) return -1;  // libc is still in it
+      // Libc has not left the directory yet when it reports it.
+      if (start >= 0 && (my_fchdir(start) < 0 || my_chdir(t->path) < 0)) return -1;
       result = report(t, st, FTW_DP);
     }
   } else {

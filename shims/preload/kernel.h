@@ -1,4 +1,5 @@
-// System calls without libc: they leave errno alone, take no lock and pass no shim. They return a result or -errno.
+// System calls without libc. They do not change errno, take no lock, and are not seen by any preloaded library. They return
+// a result or a negative error number.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// Memory: rooms for paths beside the stack, and the program's own, which may not be there.
+// Memory: rooms for paths outside the stack, and access to the program's memory by addresses that may be wrong.
 
 #include "engine.h"
 #include "kernel.h"
@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 // ---- Rooms ---------------------------------------------------------------------------------------------------------
-// A few are kept, claimed by a bit each. A thread that is cancelled or jumps out of a call keeps its room, and so does a
-// thread that is not there after a fork; when none is left, each call maps one of its own.
+// There are 32 rooms; a set bit in claimed says that a room is in use. A room is never given back if its thread is cancelled,
+// jumps out of the call, or does not exist in a forked child. When none is free, each call maps a room of its own.
 
 enum { ROOMS = 32 };
 
@@ -38,9 +38,10 @@ void give_back(struct place *place) {
 
 // ---- The program's memory ------------------------------------------------------------------------------------------
 
-// The kernel reads a set of signals before it refuses to do anything unknown with it.
+// The kernel reads the eight bytes of a signal set, and answers EFAULT if it cannot, before it looks at how to change the
+// mask. -1 is no such way, so the mask stays as it is.
 bool readable(const void *address) {
-  if ((uintptr_t)address < 8) return false;  // it takes NULL for no set
+  if ((uintptr_t)address < 8) return false;  // for the kernel NULL means that there is no set
   return kernel(SYS_rt_sigprocmask, -1, (long)((uintptr_t)address & ~(uintptr_t)7), 0, 8) != -EFAULT;
 }
 
@@ -58,7 +59,7 @@ bool hand(void *buffer, const void *data, size_t size) {
   struct iovec from = {(void *)data, size}, to = {buffer, size};
   int kept = errno;
   ssize_t n = process_vm_writev(getpid(), &from, 1, &to, 1, 0);
-  bool forbidden = n < 0 && errno != EFAULT;  // by a filter of system calls
+  bool forbidden = n < 0 && errno != EFAULT;  // a filter of system calls refused it
   errno = kept;
   if (forbidden) memcpy(buffer, data, size);
   if (forbidden || n == (ssize_t)size) return true;

@@ -1,5 +1,5 @@
-// Functions that answer with a path, and those that change the working directory. What lies in the staged tree goes by
-// its virtual path.
+// Functions that answer with a path, and those that change the working directory. For a file in the staged tree the answer
+// is its virtual path.
 
 #include "engine.h"
 #include "kernel.h"
@@ -8,7 +8,7 @@
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 
-// A buffer overflow is what the fortified variants are there to catch.
+// The fortified variants end the process here if the buffer is too small.
 extern void __chk_fail(void) __attribute__((noreturn));
 
 // ---- readlink ------------------------------------------------------------------------------------------------------
@@ -39,12 +39,15 @@ static NOINLINE ssize_t near_readlinkat(int dirfd, const char *path, char *buffe
   return NEXT(readlinkat)(dirfd, real, buffer, size);
 }
 
+// The link is read first, and the path looked at afterwards, for the reason given at TRY.
 ssize_t my_readlinkat(int dirfd, const char *path, char *buffer, size_t size) {
-  if (!active() || !path || faults(path)) return NEXT(readlinkat)(dirfd, path, buffer, size);
-  if (far(dirfd, path)) {
-    ssize_t n = NEXT(readlinkat)(dirfd, path, buffer, size);
-    if (n != -1 || errno != ENOENT) return n;
-  }
+  if (!active() || !path) return NEXT(readlinkat)(dirfd, path, buffer, size);
+  int kept = errno;
+  ssize_t n = NEXT(readlinkat)(dirfd, path, buffer, size);
+  bool no_link = n == -1 && errno == EINVAL && size;  // size 0 is EINVAL too, before the path is read
+  if (n == -1 && !no_link && !was_read(errno) && faults(path)) return n;
+  if (far(dirfd, path) && (n != -1 || errno != ENOENT)) return n;
+  errno = kept;
   return near_readlinkat(dirfd, path, buffer, size);
 }
 
@@ -107,13 +110,13 @@ char *my_canonicalize_file_name(const char *path) { return my_realpath(path, NUL
 
 // ---- The working directory -----------------------------------------------------------------------------------------
 
-// left: from now on the working directory is looked up for each relative path. Nothing is remembered here, since a child
-// of vfork shares these variables and not the directory.
+// left notes that the working directory may have changed: from now on it is looked up for each relative path. It is not
+// remembered, because a child of vfork shares this memory with its parent but has a working directory of its own.
 static void left(void) { atomic_store(&state.cwd_far, false); }
 
 INTERPOSE(int, chdir, (const char *path))
 int my_chdir(const char *path) {
-  if (!active() || !path || faults(path)) return NEXT(chdir)(path);
+  if (!active() || !path) return NEXT(chdir)(path);
   BORROW(place);
   const char *real = redirect(place, AT_FDCWD, path, FOLLOW);
   left();
@@ -169,7 +172,7 @@ char *my_get_current_dir_name(void) {
   return strdup(path);
 }
 
-// ---- The file system of an open file: that of the top, as for a path -----------------------------------------------
+// ---- The file system of an open file. For a file in the staged tree it is that of its top, such as /sys ---------------
 
 // top_of returns the top under which an open file of the staged tree is seen, or NULL.
 static const char *top_of(int fd, char *buffer) {

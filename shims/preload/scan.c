@@ -1,4 +1,4 @@
-// scandir, glob and wordexp. Libc's own read directories by functions that no preload sees.
+// scandir, glob and wordexp. Libc's own read directories by internal functions that a preloaded library does not see.
 
 #include "engine.h"
 
@@ -79,8 +79,9 @@ int my_glob(const char *pattern, int flags, report_t *report, glob_t *found) {
 ALSO(glob64, glob)
 
 // ---- wordexp -------------------------------------------------------------------------------------------------------
-// Libc expands words in which the unquoted pattern characters are disguised, so that it does everything but look for
-// files; then glob does. A pattern that a variable's value brings in is libc's affair.
+// Libc expands the words with their unquoted pattern characters disguised, so that it does everything but look for files.
+// Then our glob looks for files. If the value of a variable brings in a pattern character, libc looks for the files itself,
+// and finds those of the host.
 
 static const char pattern_characters[] = "*?[";
 enum { DISGUISE = 1 };  // '*' becomes \1, '?' \2, '[' \3
@@ -89,7 +90,7 @@ enum { DISGUISE = 1 };  // '*' becomes \1, '?' \2, '[' \3
 static char *disguise(const char *words) {
   char *copy = strdup(words);
   bool single = false, quoted = false, any = false;
-  int depth = 0;  // of $( ${ and `: another shell's or libc's business
+  int depth = 0;  // of $( and ${, whose contents are left alone
   bool tick = false;
   for (char *c = copy; c && *c; c++) {
     if (*c == '\\' && !single && c[1])
@@ -118,7 +119,7 @@ static char *disguise(const char *words) {
 
 static bool disguised(char c) { return c >= DISGUISE && c < DISGUISE + (int)sizeof pattern_characters - 1; }
 
-// uncover puts the characters back; for a pattern, those that were there undisguised are quoted.
+// uncover puts the disguised characters back. In a pattern it quotes the others of their kind, which are meant as they are.
 static void uncover(char *to, const char *word, bool as_pattern) {
   for (; *word; word++) {
     if (disguised(*word)) {
@@ -131,7 +132,7 @@ static void uncover(char *to, const char *word, bool as_pattern) {
   *to = '\0';
 }
 
-// add appends a word, which it takes over, behind the offset that the caller keeps free.
+// add appends a word after the entries that the caller reserved by we_offs. The word then belongs to the list.
 static bool add(wordexp_t *to, char *word) {
   size_t end = to->we_offs + to->we_wordc;
   char **more = word ? realloc(to->we_wordv, sizeof *more * (end + 2)) : NULL;

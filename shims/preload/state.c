@@ -40,8 +40,8 @@ static void add_top(const char *path) {
   }
 }
 
-// export_root hands children the absolute root: they may start elsewhere. The slot is replaced in place, since main's
-// third argument is the same array.
+// export_root puts the absolute root into the environment, because children may start in another directory. It replaces the
+// entry in the array itself, which main gets as its third argument.
 static void export_root(void) {
   static char variable[64 + PATH_MAX];
   size_t name = strlen(library_variable);
@@ -52,9 +52,9 @@ static void export_root(void) {
     if (!strncmp(*e, variable, name + 1)) *e = variable;
 }
 
-enum { LEFT = 512 };  // what a root has to leave of PATH_MAX, so that a path can reach a prefix
+enum { LEFT = 512 };  // the root may take PATH_MAX less this, so that there is room for paths below it
 
-// set_root copies the root, absolute and, if it exists, canonical. It returns false if there is no room.
+// set_root copies the root as an absolute path, without symbolic links if it exists. It returns false if there is no room.
 static bool set_root(const char *value) {
   size_t length = strlen(value), used = 0;
   if (value[0] != '/') {
@@ -78,7 +78,8 @@ static bool set_root(const char *value) {
   return true;
 }
 
-// forget_root leaves a name that is no directory and can be printed, so that every path into the tree fails.
+// forget_root is for a root that is too long. It keeps the beginning, to be printed in the error message. That is no
+// directory, so every path into the tree fails.
 static void forget_root(const char *value) {
   size_t n = strnlen(value, 60);
   memcpy(state.root, value, n);
@@ -103,8 +104,8 @@ static int settle(void) {
   return ACTIVE;
 }
 
-// hold maps a file of a temporary tree for writing for as long as this process lives, whatever becomes of its descriptors.
-// nvmlfab removes the tree when nobody holds it any more. Other trees have no such file.
+// hold maps a file of a temporary tree for as long as this process lives; a descriptor might be closed. nvmlfab removes the
+// tree when no process has the file mapped. Other trees have no such file.
 static void hold(void) {
   static char path[PATH_MAX + 32];
   memcpy(path, state.root, state.root_length);
@@ -115,11 +116,12 @@ static void hold(void) {
   kernel_close(fd);
 }
 
-// start is run by the first call or by the constructor, whichever comes first. Looking up everything at once makes the
-// functions fit for signal handlers, where dlsym is not. What dlsym itself may open meanwhile goes to libc.
+// start is run by the first call or by the constructor, whichever comes first. It looks up all functions at once, because
+// signal handlers may call ours and must not call dlsym. The files that dlsym opens meanwhile are opened by libc.
 void start(void) {
   int unknown = UNKNOWN;
   if (!atomic_compare_exchange_strong(&state.phase, &unknown, STARTING)) return;
+  state.errno_at = (char *)&errno - (char *)__builtin_thread_pointer();
   int phase = settle();
   if (phase == ACTIVE) hold();
   for (const struct slot *s = __start_slots; s < __stop_slots; s++) find(s);

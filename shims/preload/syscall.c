@@ -1,4 +1,4 @@
-// syscall(2) by number: hwloc, Rust programs and others go this way for calls that libc had no function for.
+// syscall(2) by number. hwloc, programs in Rust and others call it where older libcs have no function.
 
 #include "engine.h"
 #include "kernel.h"
@@ -10,7 +10,7 @@ enum { INDEX_a, INDEX_b, INDEX_c };
 
 INTERPOSE(long, syscall, (long number, long a, long b, long c, long d, long e, long f))
 
-// redirected puts another path into the arguments, or answers for the call.
+// redirected makes the call with the redirected path, or fails in its place.
 static NOINLINE long redirected(long number, long *arguments, int dirfd, long *path, enum how how) {
   BORROW(place);
   if (*path && !(*path = (long)redirect(place, dirfd, (const char *)*path, how))) return -1;
@@ -18,8 +18,8 @@ static NOINLINE long redirected(long number, long *arguments, int dirfd, long *p
   return NEXT(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
-// opened is openat2. What its flags forbid is told on the virtual path; a path that does not come near the tree is left to
-// the kernel, flags and all.
+// opened is openat2. For a path that leads through the tree, the virtual path is checked against the RESOLVE_ flags. Every
+// other path is left to the kernel with its flags.
 static NOINLINE long opened(int dirfd, const char *path, const void *arguments, size_t size) {
   struct open_how how;
   if (!path || size < sizeof how || !readable(arguments) || !readable((const char *)arguments + sizeof how - 1))
@@ -73,6 +73,8 @@ long my_syscall(long number, long a, long b, long c, long d, long e, long f) {
   long arguments[] = {a, b, c, d, e, f};
   switch (number) {
 #define CALL(...)
+#define ASK(...)
+#define OPEN(...)
 #define CALL2(...)
 #define OTHER(...)
 #define SYSCALL(number_, directory, path, how) \

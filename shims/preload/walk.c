@@ -26,7 +26,7 @@ bool unstage(char *path) {
   switch (region_of(virtual)) {
     case OUTSIDE:
       return false;
-    case ABOVE:  // ours only where the host has no such directory
+    case ABOVE:  // shown from the tree only if the host has no such directory
       if (kernel_stat(AT_FDCWD, virtual, &st, 0) != -ENOENT) return false;
       break;
     case INSIDE:
@@ -44,7 +44,7 @@ bool virtual_of(int fd, char *buffer, size_t size, bool *staged) {
   return true;
 }
 
-// root_stands tells a path that is not staged from a staged tree that is not there.
+// root_stands says whether the staged tree exists, and prints a message if it does not.
 static bool root_stands(void) {
   struct stat st;
   if (kernel_stat(AT_FDCWD, state.witness, &st, 0) == 0 && S_ISDIR(st.st_mode)) return true;
@@ -52,8 +52,8 @@ static bool root_stands(void) {
   return false;
 }
 
-// look reads the last component of the virtual path as a link, from the staged tree or from the host: the target's length,
-// -EINVAL for what is no link, or another error. -ESTALE: there is no staged tree.
+// look reads the virtual path as a symbolic link, in the staged tree or on the host. It returns the length of the target,
+// -EINVAL if it is no link, -ESTALE if there is no staged tree, or another negative error number.
 static ssize_t look(struct place *p, char *link, size_t size) {
   p->region = region_of(virtual_path(p));
   p->staged = false;
@@ -70,7 +70,7 @@ static ssize_t look(struct place *p, char *link, size_t size) {
   return kernel_readlink(virtual_path(p), link, size);
 }
 
-// directory returns 0 if the virtual path is one, as it must be before "." and "..".
+// directory returns 0 if the virtual path is a directory, or an error number. Only a directory may come before "." and "..".
 static int directory(struct place *p) {
   struct stat st;
   enum region region = region_of(virtual_path(p));
@@ -81,7 +81,7 @@ static int directory(struct place *p) {
   return S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
 }
 
-// same_object says whether a link in /proc leads where its text says: another process's root may be another one.
+// same_object says whether a link in /proc leads where its text says. It does not if the process has another root.
 static bool same_object(const char *link, const char *target) {
   struct stat a, b;
   return kernel_stat(AT_FDCWD, link, &a, 0) == 0 && kernel_stat(AT_FDCWD, target, &b, 0) == 0 && a.st_dev == b.st_dev &&
@@ -95,7 +95,7 @@ static size_t parent(char *virtual, size_t used) {
   return used;
 }
 
-// finish settles a path that ends in a directory known by name only: above the prefixes, or reached by "..".
+// finish finds out about a directory that walk has not looked at: one above the prefixes, or one reached by "..".
 static void finish(struct place *p) {
   char *virtual = virtual_path(p), link[1];
   if (!*virtual) memcpy(virtual, "/", 2);
@@ -107,13 +107,12 @@ static void finish(struct place *p) {
   p->moved |= p->staged;
 }
 
-// too_long: what is too long for the tree fails, what is outside is the kernel's affair.
+// too_long is the error for a path that does not fit. It is 0 for a path outside the tree, which the kernel will judge.
 static int too_long(struct place *p) {
   return p->moved || region_of(virtual_path(p)) == INSIDE ? ENAMETOOLONG : 0;
 }
 
-// crosses says whether a path and the place where it started from lie on different mounts, as far as the tree goes: below
-// different tops.
+// crosses says whether a path has left the mount where it started. For the tree a mount is a top.
 static bool crosses(const char *virtual, const char *start) {
   size_t n = strcspn(virtual + (*virtual == '/'), "/") + (*virtual == '/');
   return strlen(start) != n || strncmp(start, virtual, n);
@@ -192,8 +191,8 @@ int walk(struct place *p, int dirfd, const char *path, enum how how, unsigned lo
   return resolve & RESOLVE_NO_XDEV && (p->moved || p->staged) && crosses(virtual, start) ? EXDEV : 0;
 }
 
-// refusal is what sysfs answers to a call that would change which names there are, or write to an attribute that has no
-// owner's permission to be written: to root as to everybody.
+// refusal is the error by which sysfs refuses, to root too, to make or remove a name, or to write an attribute that nobody
+// has permission to write. It is 0 if sysfs would not refuse.
 static int refusal(const struct place *p, enum how how) {
   if (p->region != INSIDE || !(how & (CREATE | MAKE | DROP | WRITE))) return 0;
   struct stat st;
@@ -231,7 +230,7 @@ const char *redirect_within(struct place *p, int dirfd, const char *path, enum h
 
 // ---- The screen ----------------------------------------------------------------------------------------------------
 
-// near_top says whether an absolute path may lie below a top.
+// near_top says whether an absolute path may be at or below a top.
 bool near_top(const char *path) {
   if (path[1] == '\0' || path[1] == '/' || path[1] == '.') return true;
   for (int i = 0; i < state.top_count; i++) {
@@ -247,10 +246,8 @@ bool far_from(int dirfd) {
   return !room || !virtual_of(dirfd, room->room, PATH_MAX, &staged) || (!staged && !near_top(room->room));
 }
 
-// left_in_tree closes a file that a far path ended on, if it may belong to the tree.
-bool left_in_tree(int fd) {
+// lies_in_tree says whether an open file lies on a file system that has parts of the tree.
+bool lies_in_tree(int fd) {
   struct stat st;
-  if (kernel(SYS_fstat, fd, (long)&st, 0, 0) != 0 || !watched(st.st_dev)) return false;
-  kernel_close(fd);
-  return true;
+  return kernel(SYS_fstat, fd, (long)&st, 0, 0) == 0 && watched(st.st_dev);
 }

@@ -25,8 +25,9 @@ type mark struct {
 	yaml  bool // with a profile file of 400 lines instead of a shipped board
 }
 
-// In the modes stat and stat-active the floor is a stat that does nothing, and it is compared with the same one through
-// libmockfs.
+// In the modes inert and active the floor is a stat that does nothing, and ours is the same stat called through libmockfs. In
+// the mode kernel the floor is a real call without libmockfs. The words after these modes are arguments of
+// tests/testdata/mockfs/cost.c.
 var marks = []mark{
 	{"stub, per call", "stub", "c", 2.5, false},
 	{"getter, per call", "getter1", "go", 1.5, false},
@@ -34,8 +35,13 @@ var marks = []mark{
 	{"process: load, init, count, shutdown", "process", "go", 1.3, false},
 	{"the same with a 400-line profile file", "process", "go", 3, true},
 	{"resident memory after init", "rss", "go", 1.65, false},
-	{"stat, libmockfs inert", "stat", "stat", 3, false},
-	{"stat, libmockfs active, other path", "stat-active", "stat", 3, false},
+	{"stat, libmockfs inert", "inert stat static", "stat", 3, false},
+	{"stat, libmockfs active, other path", "active stat static", "stat", 3, false},
+	{"the same, path on the stack", "active stat stack", "stat", 3, false},
+	{"the same, path on the heap", "active stat heap", "stat", 3, false},
+	{"the same, path in mapped memory", "active stat mapped", "stat", 3, false},
+	{"the same with the kernel's stat", "kernel stat heap", "none", 1.3, false},
+	{"the same with the kernel's open", "kernel open heap", "none", 2, false},
 }
 
 func main() {
@@ -173,11 +179,7 @@ func (b *bench) compare(m mark, pairs int) (ours, floor, ratios []float64, err e
 		env = append(env, "MOCK_NVML_CONFIG="+b.path("long.yaml"))
 	}
 	for i := -1; i < pairs; i++ { // the first pair warms up
-		library := b.library
-		if m.floor == "stat" {
-			library = "dist/lib/libmockfs.so"
-		}
-		a, err := b.measure(m.mode, library, env)
+		a, err := b.measure(m.mode, b.library, env)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -194,16 +196,8 @@ func (b *bench) compare(m mark, pairs int) (ours, floor, ratios []float64, err e
 
 // measure runs the probe once. A mode that measures whole processes takes the best of ten, since noise only adds time.
 func (b *bench) measure(mode, library string, env []string) (float64, error) {
-	if strings.HasPrefix(mode, "stat") {
-		env = append(env, "LD_PRELOAD="+library+":"+b.path("stat.so"))
-		if mode == "stat-active" && library != b.path("stat.so") {
-			env = append(env, "MOCK_PCI_ROOT="+b.dir)
-		}
-		out, err := command(env, b.path("cost"), "/etc/passwd")
-		if err != nil {
-			return 0, err
-		}
-		return strconv.ParseFloat(strings.TrimSpace(out), 64)
+	if words := strings.Fields(mode); len(words) > 1 {
+		return b.cost(words[0], library == b.library, words[1:])
 	}
 	if mode != "process" {
 		out, err := command(env, b.path("probe"), library, mode)
@@ -221,6 +215,25 @@ func (b *bench) measure(mode, library string, env []string) (float64, error) {
 		best = min(best, time.Since(start))
 	}
 	return float64(best), nil
+}
+
+// cost times a call with a path, with libmockfs (ours) or without it (the floor).
+func (b *bench) cost(mode string, ours bool, args []string) (float64, error) {
+	var env, preload []string
+	if ours {
+		preload = append(preload, "dist/lib/libmockfs.so")
+	}
+	if mode != "kernel" {
+		preload = append(preload, b.path("stat.so"))
+	}
+	if ours && mode != "inert" {
+		env = append(env, "MOCK_PCI_ROOT="+b.dir)
+	}
+	out, err := command(append(env, "LD_PRELOAD="+strings.Join(preload, ":")), b.path("cost"), args...)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(strings.TrimSpace(out), 64)
 }
 
 func command(env []string, name string, args ...string) (string, error) {
