@@ -11,14 +11,14 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// follower is a directory that may change the node: the state directory, or that of the profile file, of which only
-// overrides.yaml counts.
+// follower is a directory that may change the node: the state directory, or the directory of the profile file, of which
+// only overrides.yaml is used.
 type follower struct {
 	*state.Follower
 	dir *state.Dir
 }
 
-// follow begins to follow the directories of a configuration.
+// follow starts to follow the directories of a configuration.
 func (g *generation) follow() {
 	for _, path := range []string{g.source.beside, g.source.state} {
 		if path != "" {
@@ -28,7 +28,7 @@ func (g *generation) follow() {
 	}
 }
 
-// stateDir is the state directory, nil if this process shares its state with nobody.
+// stateDir is the state directory; nil if this process does not share its state.
 func (g *generation) stateDir() *state.Dir {
 	if g.source.state == "" {
 		return nil
@@ -36,7 +36,7 @@ func (g *generation) stateDir() *state.Dir {
 	return g.followed[len(g.followed)-1].dir
 }
 
-// stale says that it is time to look at the directories.
+// stale reports whether it is time to look at the directories.
 func (g *generation) stale() bool {
 	clock := g.engine.host.Clock()
 	for _, f := range g.followed {
@@ -50,8 +50,8 @@ func (g *generation) stale() bool {
 // now is the time of the process, in ms since 1970.
 func (g *generation) now() int64 { return g.engine.host.Now().UnixMilli() }
 
-// load reads the directories for the first time. A wrong overrides.yaml is an error then, as a wrong profile is; a
-// state.json that cannot be read is passed over.
+// load reads the directories for the first time. A mistake in overrides.yaml is an error, like one in a profile; a
+// state.json that cannot be read is ignored.
 func (g *generation) load() error {
 	g.follow()
 	numbers := g.look()
@@ -73,7 +73,7 @@ func (g *generation) load() error {
 	return nil
 }
 
-// inherit takes over what a process knew before it forked, and looks at the directories at its next call.
+// inherit takes over the parent's data after a fork. The next call looks at the directories.
 func (g *generation) inherit(r remains) error {
 	g.follow()
 	if err := g.override(r.overrides, r.written); err != nil {
@@ -87,7 +87,7 @@ func (g *generation) inherit(r remains) error {
 	return err
 }
 
-// changed is what nvmlfab has changed, as text.
+// changed is the state as text.
 func (g *generation) changed() string {
 	if g.live.State == nil {
 		return ""
@@ -99,7 +99,7 @@ func (g *generation) changed() string {
 	return string(text)
 }
 
-// look finds out whether files have changed, and what the numbers of changes were before that.
+// look reports whether files have changed, and returns the numbers from before that check.
 func (g *generation) look() (numbers []uint32) {
 	for _, f := range g.followed {
 		_, number := f.Look()
@@ -108,7 +108,7 @@ func (g *generation) look() (numbers []uint32) {
 	return numbers
 }
 
-// seen notes that the files are read, and when to look again.
+// seen stores that the files have been read, and when to look again.
 func (g *generation) seen(numbers []uint32) {
 	wait := state.Tick.Milliseconds()
 	if s := g.live.State; s != nil {
@@ -130,7 +130,7 @@ func (g *generation) seen(numbers []uint32) {
 	}
 }
 
-// readOverrides lays the overrides.yaml of each directory over the board. It says whether they are others than before.
+// readOverrides applies the overrides.yaml of each directory to the board. It reports whether they have changed.
 func (g *generation) readOverrides() (changed bool, err error) {
 	var all string
 	var latest int64
@@ -157,7 +157,7 @@ func (g *generation) readOverrides() (changed bool, err error) {
 	return true, g.override(all, latest)
 }
 
-// override lays the text of overrides.yaml over the board.
+// override applies the text of overrides.yaml to the board.
 func (g *generation) override(text string, written int64) error {
 	board := g.live.Board
 	if text != "" {
@@ -174,11 +174,11 @@ func (g *generation) override(text string, written int64) error {
 	return nil
 }
 
-// base is what the profile of a configuration starts from.
+// base is the start of a configuration's profile.
 func (c config) base() profiles.Base { return profiles.Base{Name: c.name, Text: c.text} }
 
-// refresh looks at the directories and makes what they say the present state of the node. What is torn, wrong or gone
-// leaves the node as it was, and one line says so.
+// refresh looks at the directories and updates the node. If a file is torn, wrong or missing, the node stays as it is,
+// and one line says so.
 func (e *Engine) refresh() *Snapshot {
 	e.lifecycle.Lock()
 	defer e.lifecycle.Unlock()
@@ -189,7 +189,7 @@ func (e *Engine) refresh() *Snapshot {
 	return e.current.Load()
 }
 
-// reload is refresh for who holds the engine's lock.
+// reload is refresh for a caller that holds the engine's lock.
 func (g *generation) reload() {
 	var numbers []uint32
 	changed := false
@@ -235,7 +235,7 @@ func (g *generation) reread() error {
 	return nil
 }
 
-// say complains of something once, until all is well again.
+// say prints a complaint once, until the problem is solved.
 func (g *generation) say(err error) {
 	if text := err.Error(); !g.said[text] {
 		g.said[text] = true
@@ -243,8 +243,8 @@ func (g *generation) say(err error) {
 	}
 }
 
-// publish makes what the node is made of the present state of the node. Of the node given only what does not follow from
-// that counts.
+// publish computes the present node from its source and publishes it. Of the given node it uses only what does not
+// follow from the source.
 func (g *generation) publish(n Node) error {
 	e, now := g.engine, g.now()
 	board, err := g.live.Node(now)
@@ -291,22 +291,21 @@ func (g *generation) show(i int, now int64) (shown, error) {
 	return of, err
 }
 
-// Change changes the node: in the state directory, and so for all of its processes, or without one in this process and
-// those that it forks. It answers what the change does, or why the change cannot be kept: NO_PERMISSION if the directory
-// may not be written, INSUFFICIENT_RESOURCES if it is full, IN_USE if others write without end, NOT_SUPPORTED if a newer
-// version wrote it.
+// Change changes the node: in the state directory, and so for all processes that share it, or without a state directory
+// in this process and its later children. It returns the answer of the change. If the change cannot be stored, it
+// returns NO_PERMISSION if the directory may not be written, INSUFFICIENT_RESOURCES if it is full, IN_USE if others
+// hold the lock for too long, and NOT_SUPPORTED if a newer version wrote the state.
 func (s *Snapshot) Change(f func(*change.Tx) abi.Return) abi.Return { return s.generation.change(f) }
 
-// Change changes the GPU, or the GPU that a MIG device is a part of, as [Snapshot.Change] does. The function is given the
-// GPU's number.
+// Change changes the GPU, or the GPU of a MIG device, as [Snapshot.Change] does. f gets the GPU's number.
 func (d *Device) Change(f func(t *change.Tx, gpu int) abi.Return) abi.Return {
 	return d.snapshot.Change(func(t *change.Tx) abi.Return { return f(t, int(d.key.Device)) })
 }
 
-// errAlone is what is said of the first change that nobody else sees.
+// errAlone is printed at the first change that no other process sees.
 var errAlone = errors.New("changes to GPUs are seen by this process and its children alone: name a directory in NVMLFAB_STATE_DIR to share them")
 
-// errAnswered is the error of a change that answered something else than SUCCESS.
+// errAnswered means that the change answered something other than SUCCESS.
 var errAnswered = errors.New("the change was refused")
 
 func (g *generation) change(f func(*change.Tx) abi.Return) abi.Return {
@@ -352,7 +351,7 @@ func (g *generation) change(f func(*change.Tx) abi.Return) abi.Return {
 	return abi.SUCCESS
 }
 
-// refused is the answer to a change that is not made.
+// refused is the answer for a change that is not made.
 func (g *generation) refused(answer abi.Return, err error) abi.Return {
 	if errors.Is(err, errAnswered) {
 		return answer

@@ -5,8 +5,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// put is what a setter of NVML does in the end: the keys have those values until the GPU is reset or somebody says
-// otherwise.
+// put is the common end of NVML's setters: the keys get these values until the GPU is reset or they are set again.
 func (t *Tx) put(i int, keys profiles.Settings) abi.Return {
 	if t.Set(i, BySetter, 0, keys) != nil {
 		return abi.ERROR_INVALID_ARGUMENT
@@ -25,7 +24,7 @@ func enabled(state abi.EnableState_t) (word string, ok bool) {
 	return "", false
 }
 
-// PersistenceMode keeps the driver loaded without clients, or not.
+// PersistenceMode switches the persistence mode, in which the driver stays loaded without clients.
 func (t *Tx) PersistenceMode(i int, state abi.EnableState_t) abi.Return {
 	word, ok := enabled(state)
 	d, err := t.Device(i)

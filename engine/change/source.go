@@ -1,5 +1,5 @@
-// Package change holds what may change about a node: pure functions from a board, the state of before and a change to the
-// state after it, its events and NVML's answer. The library and the commands call them, so both mean the same.
+// Package change computes changes of a node, by pure functions: from a board, a state and a change follow the new
+// state, its events and NVML's answer. The library and the commands both use it, so a change means the same in both.
 package change
 
 import (
@@ -11,21 +11,21 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// Source is what a node is made of.
+// Source is the data that a node is computed from.
 type Source struct {
 	// Board is the board as its profile gives it.
 	Board *profiles.Board
-	// Overridden is the board with overrides.yaml laid over it; Board itself if there is none.
+	// Overridden is the board after overrides.yaml was applied; without that file it is Board itself.
 	Overridden *profiles.Board
 	// Written is when overrides.yaml was written, in ms since 1970.
 	Written int64
-	// State is what nvmlfab has changed; nil if nothing.
+	// State has the changes by nvmlfab; nil if there are none.
 	State *state.State
-	// Origin is when counters begin, in ms since 1970, unless the state says it.
+	// Origin is when counters start, in ms since 1970, unless the state says it.
 	Origin int64
 }
 
-// origin is when counters begin.
+// origin is when counters start.
 func (s *Source) origin() int64 {
 	if s.State != nil && s.State.Created != 0 {
 		return s.State.Created
@@ -35,7 +35,7 @@ func (s *Source) origin() int64 {
 
 var unchanged state.Record
 
-// Records are what has changed about the node and about one of its GPUs.
+// Records are the changes of the node and of one of its GPUs.
 func (s *Source) Records(i int) (node, device *state.Record) {
 	if s.State == nil {
 		return &unchanged, &unchanged
@@ -43,7 +43,7 @@ func (s *Source) Records(i int) (node, device *state.Record) {
 	return s.State.Node, s.State.Device(s.Board.Devices[i].UUID)
 }
 
-// overridden is the board at a time, without what nvmlfab has changed.
+// overridden is the board at a time, without the changes by nvmlfab.
 func (s *Source) overridden(at int64) *profiles.Board {
 	if at < s.Written {
 		return s.Board
@@ -90,8 +90,8 @@ func withProcesses(d *profiles.Device, r *state.Record, at int64) (*profiles.Dev
 	return &c, nil
 }
 
-// times are when a GPU becomes another one by itself, after the last change and up to a time: when something that was set
-// for a while ends, and when somebody wrote overrides.yaml.
+// times are the times, after the last change and up to now, at which a GPU changed without a call: when a temporary
+// setting ended, and when somebody wrote overrides.yaml.
 func (s *Source) times(i int, now int64) (first int64, later []int64) {
 	node, device := s.Records(i)
 	first = max(node.At, device.At, s.origin())
@@ -114,8 +114,8 @@ func (s *Source) times(i int, now int64) (first int64, later []int64) {
 	return first, slices.Compact(later)
 }
 
-// Meter is one of the GPUs at a time in ms since 1970, and what its readings and counters follow from then on. All
-// processes that have the same source get the same, whenever they ask.
+// Meter is one of the GPUs at a time in ms since 1970, with the meter for its readings and counters from then on. All
+// processes with the same source get the same result, whenever they ask.
 func (s *Source) Meter(i int, now int64) (*profiles.Device, *simulate.Meter, error) {
 	_, r := s.Records(i)
 	at, later := s.times(i, now)
@@ -146,7 +146,7 @@ func (s *Source) Meter(i int, now int64) (*profiles.Device, *simulate.Meter, err
 	return d, m, nil
 }
 
-// meter is a GPU at a time, and a meter that begins with it.
+// meter is a GPU at a time, and a new meter for it.
 func (s *Source) meter(i int, at int64) (*profiles.Device, *simulate.Meter, error) {
 	board, err := s.Node(at)
 	if err != nil {

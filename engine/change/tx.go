@@ -11,7 +11,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// Whose layers there are. Those of faults and of scenarios have a name after the colon.
+// The owners of layers. Those of faults and of scenarios have a name after the colon.
 const (
 	ByUser     = ""          // nvmlfab set
 	BySetter   = "nvml"      // NVML's setters, which a reset of the GPU takes back
@@ -19,18 +19,18 @@ const (
 	ByScenario = "scenario:" // nvmlfab play
 )
 
-// Tx is a change in the making. What it does to the state is not seen by anybody until the state is committed.
+// Tx is an unfinished change. Nobody sees its effects before the state is committed.
 type Tx struct {
 	// Now is when the change happens, in ms since 1970.
 	Now     int64
 	before  Source
 	after   Source
 	touched map[int]bool
-	node    bool // something about the node has changed, and so perhaps about every GPU
+	node    bool // the node has changed, and so perhaps every GPU
 	resets  map[int][]simulate.Count
 }
 
-// Begin begins a change of a node at a time in ms since 1970.
+// Begin starts a change of a node at a time in ms since 1970.
 func Begin(source Source, product string, now int64) *Tx {
 	t := &Tx{Now: now, before: source, after: source, touched: map[int]bool{}, resets: map[int][]simulate.Count{}}
 	if source.State == nil {
@@ -42,22 +42,22 @@ func Begin(source Source, product string, now int64) *Tx {
 	return t
 }
 
-// Board is the node, apart from its GPUs, with what the change has done so far.
+// Board is the node without its GPUs, as changed so far.
 func (t *Tx) Board() (*profiles.Board, error) { return t.after.Node(t.Now) }
 
-// Device is a GPU with what the change has done so far.
+// Device is a GPU as changed so far.
 func (t *Tx) Device(i int) (*profiles.Device, error) { return t.after.Device(i, t.Now) }
 
-// State is the state with what the change has done so far. It is for reading.
+// State is the state as changed so far. The caller must not change it.
 func (t *Tx) State() *state.State { return t.after.State }
 
 // Devices is the number of GPUs.
 func (t *Tx) Devices() int { return len(t.after.Board.Devices) }
 
-// UUID is that of a GPU.
+// UUID is the UUID of a GPU.
 func (t *Tx) UUID(i int) profiles.UUID { return t.after.Board.Devices[i].UUID }
 
-// Record is a GPU's record, or the node's for a negative number, for the caller to change.
+// Record is the record of a GPU, or of the node for a negative number. The caller may change it.
 func (t *Tx) Record(i int) *state.Record {
 	if i < 0 {
 		t.node = true
@@ -67,8 +67,9 @@ func (t *Tx) Record(i int) *state.Record {
 	return t.after.State.Change(t.UUID(i))
 }
 
-// Set gives keys of a GPU, or of the node for a negative number, other values: for good, or until a time in ms since 1970.
-// For good takes them out of all other layers, so the last word counts. The error says which setting is wrong.
+// Set sets keys of a GPU, or of the node for a negative number, permanently or until a time in ms since 1970. Setting a
+// key permanently removes it from all other layers, so that the last call decides. The error says which setting is
+// wrong.
 func (t *Tx) Set(i int, by string, until int64, keys profiles.Settings) error {
 	r := t.Record(i)
 	t.expire(r)
@@ -90,8 +91,8 @@ func (t *Tx) Set(i int, by string, until int64, keys profiles.Settings) error {
 	return t.check(i)
 }
 
-// Unset takes keys, and the keys in sections of those names, back out of the layers for which of is true. It says whether
-// there were any.
+// Unset removes keys, and the keys in sections of those names, from the layers for which of returns true. It reports
+// whether there were any.
 func (t *Tx) Unset(i int, of func(state.Layer) bool, keys ...string) (dropped bool, err error) {
 	r := t.Record(i)
 	t.expire(r)
@@ -106,7 +107,7 @@ func (t *Tx) Unset(i int, of func(state.Layer) bool, keys ...string) (dropped bo
 	return dropped, t.check(i)
 }
 
-// DropLayers takes back whole layers, and says how many there were.
+// DropLayers removes whole layers, and returns how many there were.
 func (t *Tx) DropLayers(i int, of func(state.Layer) bool) (int, error) {
 	r := t.Record(i)
 	t.expire(r)
@@ -115,13 +116,13 @@ func (t *Tx) DropLayers(i int, of func(state.Layer) bool) (int, error) {
 	return n - len(r.Set), t.check(i)
 }
 
-// expire forgets what has ended by itself.
+// expire removes what has ended.
 func (t *Tx) expire(r *state.Record) {
 	r.Set = slices.DeleteFunc(r.Set, func(l state.Layer) bool { return l.Until != 0 && l.Until <= t.Now })
 	r.Processes = slices.DeleteFunc(r.Processes, func(p state.Process) bool { return p.Until != 0 && p.Until <= t.Now })
 }
 
-// check finds out whether the node can be as the change has made it.
+// check returns an error if the changed node is not possible.
 func (t *Tx) check(i int) error {
 	if i < 0 {
 		_, err := t.Board()
@@ -131,13 +132,13 @@ func (t *Tx) check(i int) error {
 	return err
 }
 
-// ResetCounter makes one of a GPU's counters start again from 0.
+// ResetCounter restarts one of a GPU's counters from 0.
 func (t *Tx) ResetCounter(i int, c simulate.Count) {
 	t.touched[i] = true
 	t.resets[i] = append(t.resets[i], c)
 }
 
-// Event notes something that happens to a GPU, or to the node for a negative number.
+// Event adds an event of a GPU, or of the node for a negative number.
 func (t *Tx) Event(i int, kind, data uint64) {
 	e := state.Event{Time: t.Now, Type: kind, Data: data}
 	if i >= 0 {
@@ -146,7 +147,7 @@ func (t *Tx) Event(i int, kind, data uint64) {
 	t.Add(e)
 }
 
-// Add notes an event, whose number it gives.
+// Add adds an event and gives it its number.
 func (t *Tx) Add(e state.Event) {
 	s := t.after.State
 	s.Sequence++
@@ -155,8 +156,8 @@ func (t *Tx) Add(e state.Event) {
 	s.Events = s.Events[max(0, len(s.Events)-state.Remembered):]
 }
 
-// Finish completes the change and returns the state to commit: counters and temperatures go on from what they were, and
-// what has changed sends its events.
+// Finish completes the change and returns the state to commit: counters and temperatures continue from their present
+// values, and the changes send their events.
 func (t *Tx) Finish() (*state.State, error) {
 	for i := range t.after.Board.Devices {
 		if !t.touched[i] && !t.node {
@@ -172,7 +173,7 @@ func (t *Tx) Finish() (*state.State, error) {
 	return t.after.State, nil
 }
 
-// settle writes down what a GPU's counters and temperature were, where they go on in another way.
+// settle stores a checkpoint of a GPU's counters and temperature if they continue in another way.
 func (t *Tx) settle(i int) error {
 	before, was, err := t.before.Meter(i, t.Now)
 	if err != nil {
@@ -203,7 +204,7 @@ func (t *Tx) settle(i int) error {
 	return nil
 }
 
-// notice sends the events of what differs about a GPU.
+// notice adds the events for the differences of a GPU.
 func (t *Tx) notice(i int, before, after *profiles.Device) {
 	if before.PerformanceState != after.PerformanceState {
 		t.Event(i, abi.EventTypePState, uint64(after.PerformanceState.Value))
@@ -215,7 +216,7 @@ func (t *Tx) notice(i int, before, after *profiles.Device) {
 	}
 }
 
-// Find is the number of the GPU that a person means by an index or a UUID.
+// Find returns the number of the GPU with that index or UUID.
 func Find(board *profiles.Board, name string) (int, error) {
 	var uuid profiles.DeviceName
 	if err := uuid.UnmarshalText([]byte(name)); err != nil {

@@ -24,7 +24,7 @@ const (
 
 var countNames = [...]string{"energy", "lost_to_power_cap", "lost_to_sw_thermal", "lost_to_hw_thermal", "link_traffic", "link_errors"}
 
-// String is the name that files give the counter.
+// String is the counter's name in files.
 func (c Count) String() string {
 	if c.Quantity == LinkErrorCounts {
 		return fmt.Sprintf("%s.%d", countNames[c.Quantity], c.Link)
@@ -32,24 +32,24 @@ func (c Count) String() string {
 	return countNames[c.Quantity]
 }
 
-// Meter is what a device's readings and counters follow. It works a course out when somebody first asks for a reading.
-// Any number of threads may use it.
+// Meter computes a device's readings and counters. It computes the course at the first request for a reading. Any
+// number of threads may use it.
 type Meter struct {
 	device      *profiles.Device
 	nvlink      *profiles.NVLink
 	links       uint32
-	origin      int64 // when counters begin, in ms since 1970
+	origin      int64 // when counters start, in ms since 1970
 	start       Start
-	checkpoints map[Count]Counter // of counters that have not grown in the same way ever since the origin
-	least       map[Count]uint64  // what this process has answered already, where that is more
+	checkpoints map[Count]Counter // of counters whose rate has changed since the origin
+	least       map[Count]uint64  // answers of this process that were greater
 
 	once    sync.Once
 	current *Course
 	moves   bool
-	still   Readings // of a device that does not move
+	still   Readings // of a device whose readings never change
 }
 
-// NewMeter is the meter of a GPU of a board, which may be another one than the board has at its index.
+// NewMeter is the meter of a GPU. The GPU may differ from the one that the board has at its index.
 func NewMeter(board *profiles.Board, d *profiles.Device, origin int64) *Meter {
 	return &Meter{device: d, nvlink: &board.NVLink, links: board.LinkCount(d.Index), origin: origin}
 }
@@ -67,13 +67,14 @@ func (m *Meter) Course() *Course {
 	return m.current
 }
 
-// Still are the readings of a device whose readings do not move; false for one whose do.
+// Still are the readings of a device whose readings never change; false for any other.
 func (m *Meter) Still() (Readings, bool) {
 	m.Course()
 	return m.still, !m.moves
 }
 
-// growth is what a counter starts from, not valid if the device does not have it, and how it grows.
+// growth says how a counter grows, and the value that it starts from, which is not valid if the device does not have
+// the counter.
 func (m *Meter) growth(c Count) (from profiles.Opt[uint64], g Growth) {
 	switch c.Quantity {
 	case LinkTraffics:
@@ -96,21 +97,21 @@ func (m *Meter) Counter(c Count) (counter Counter, valid bool) {
 	return Begin(m.origin, from.Value, g), from.Valid
 }
 
-// Restore makes a counter go on from a checkpoint, whose growth does not matter. If the profile lets it start from a
-// higher number now, it goes on from there.
+// Restore makes a counter continue from a checkpoint, whose growth is ignored. If the profile now lets it start from a
+// higher number, it continues from that.
 func (m *Meter) Restore(c Count, was Counter) {
 	now, g := m.growth(c)
 	was.Growth = Growth{}
 	m.checkpoint(c, was.Checkpoint(was.Since, now.Value, g))
 }
 
-// Reset makes a counter start again from 0 at a time in ms since 1970.
+// Reset restarts a counter from 0 at a time in ms since 1970.
 func (m *Meter) Reset(c Count, at int64) {
 	was, _ := m.Counter(c)
 	m.checkpoint(c, Counter{Since: at, From: was.From, Growth: was.Growth, Resets: was.Resets + 1})
 }
 
-// Warm makes the course go on from what it was: how warm the GPU was. It comes before everything that asks for a reading.
+// Warm sets how warm the GPU was when the course started. It must be called before any reading is requested.
 func (m *Meter) Warm(start Start) { m.start = start }
 
 func (m *Meter) checkpoint(c Count, counter Counter) {
@@ -120,8 +121,8 @@ func (m *Meter) checkpoint(c Count, counter Counter) {
 	m.checkpoints[c] = counter
 }
 
-// Follow makes the meter go on from what another was until a time in ms since 1970. It comes before everything that asks
-// for a reading. Counters that begin to grow in another way, and all that have a checkpoint, get one.
+// Follow makes the meter continue from another one that was used until a time in ms since 1970. It must be called
+// before any reading is requested. Counters whose rate changes, and all that have a checkpoint, get a checkpoint.
 func (m *Meter) Follow(old *Meter, until int64) {
 	m.origin = old.origin
 	if course := old.Course(); course.Same(m.device, SettingsOf(m.device)) {
@@ -142,7 +143,7 @@ func (m *Meter) Follow(old *Meter, until int64) {
 	}
 }
 
-// counts are the counters that a meter or another has.
+// counts are the counters of either meter.
 func (m *Meter) counts(old *Meter) (list []Count) {
 	for q := range LinkErrorCounts {
 		list = append(list, Count{Quantity: q})
@@ -153,18 +154,18 @@ func (m *Meter) counts(old *Meter) (list []Count) {
 	return list
 }
 
-// Checkpoints calls f with each counter that has a checkpoint. Start is how the course began.
+// Checkpoints calls f with each counter that has a checkpoint.
 func (m *Meter) Checkpoints(f func(Count, Counter)) {
 	for c, counter := range m.checkpoints {
 		f(c, counter)
 	}
 }
 
-// Began is how the course began: the zero Start if the GPU has always been as it is.
+// Began is how the course started: the zero Start if the GPU has always followed it.
 func (m *Meter) Began() Start { return m.Course().start }
 
-// Value is one of the device's counters at a time in ms since 1970, given by a function that is called only if the
-// counter grows; not valid if the device does not have it.
+// Value is one of the device's counters at a time in ms since 1970; not valid if the device does not have it. The time
+// comes from a function that is called only if the counter grows.
 func (m *Meter) Value(c Count, at func() int64) profiles.Opt[uint64] {
 	counter, valid := m.Counter(c)
 	switch {
@@ -176,9 +177,9 @@ func (m *Meter) Value(c Count, at func() int64) profiles.Opt[uint64] {
 	return profiles.Some(max(counter.At(at()), m.least[c]))
 }
 
-// NotLess makes no counter less than an older meter of this process had it at a time in ms since 1970, unless a change
-// made it start again. Processes notice a change at different times, and until then each counts on as before. It comes
-// before the meter is shared between threads.
+// NotLess keeps every counter from being less than an older meter of this process had it at a time in ms since 1970,
+// unless a change restarted the counter. It is needed because processes notice a change at different times and count as
+// before until then. It must be called before threads share the meter.
 func (m *Meter) NotLess(old *Meter, at int64) {
 	if m == old {
 		return
@@ -195,7 +196,7 @@ func (m *Meter) NotLess(old *Meter, at int64) {
 	}
 }
 
-// CountOf is the counter that a file means by a name; false if there is none of that name.
+// CountOf is the counter with that name in files; false if there is none.
 func CountOf(name string) (Count, bool) {
 	name, number, linked := strings.Cut(name, ".")
 	q := slices.Index(countNames[:], name)

@@ -21,21 +21,21 @@ const (
 	file       = "state.json"
 	generation = "generation"
 	fresh      = ".state.json.new"
-	// Processes is the folder with a locked file for each process of the system that stands on a GPU's list.
+	// Processes is the folder with a locked file for each real process in a GPU's process list.
 	Processes = "processes"
 )
 
-// largest is the size from which state.json or overrides.yaml cannot be ours.
+// largest is the greatest size of a valid state.json or overrides.yaml.
 const largest = 64 << 20
 
 // Dir is a state directory. Its methods may be called by any thread.
 type Dir struct {
 	path string
-	// raised says that this process has raised the number once, in place of a writer that may have died before it could.
+	// raised says that this process has raised the number once, in case an earlier writer died before it could.
 	raised atomic.Bool
 }
 
-// At is the directory of that path, which need not be there yet.
+// At is the directory with that path, which need not exist yet.
 func At(path string) *Dir { return &Dir{path: path} }
 
 // Path is where the directory is.
@@ -50,8 +50,8 @@ func (d *Dir) open() (int, error) {
 	return fd, nil
 }
 
-// Create makes the directory where it is missing, with the number that tells readers of changes: readers do not write, so
-// without it they see the first change a tick late.
+// Create makes the directory if it does not exist, with the number by which readers notice changes. Readers do not
+// write, so without that file they would notice the first change a tick late.
 func (d *Dir) Create() error {
 	if err := os.Mkdir(d.path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -71,8 +71,8 @@ func (d *Dir) Create() error {
 	return nil
 }
 
-// Read is the state as it stands in the directory: nil if nothing has changed yet. What is as in the state of before is
-// shared with it.
+// Read returns the state in the directory; nil if nothing has changed yet. Parts that equal those of the earlier state
+// are shared with it.
 func (d *Dir) Read(before *State) (*State, error) {
 	fd, err := d.open()
 	if err != nil {
@@ -97,7 +97,7 @@ func (d *Dir) read(fd int, before *State) (*State, error) {
 	return s, nil
 }
 
-// ReadOverrides is the text of overrides.yaml, nil if there is none, and when it was written, in ms since 1970.
+// ReadOverrides returns the text of overrides.yaml, nil if there is none, and when it was written, in ms since 1970.
 func (d *Dir) ReadOverrides() (text []byte, written int64, err error) {
 	fd, err := d.open()
 	if err != nil {
@@ -142,16 +142,16 @@ func slurp(dir int, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, largest))
 }
 
-// Update changes the state. While it holds the directory's lock it reads the state, gives it to change, which returns the
-// state that takes its place or nil to leave it, and commits that. Nothing is written unless all is. What it answers:
+// Update changes the state. It takes the directory's lock, reads the state and passes it to change. change returns the
+// new state, or nil for no change, and Update commits it as a whole. It returns one of these errors:
 //
-//   - [ErrBusy]: others write without end.
+//   - [ErrBusy]: others hold the lock for too long.
 //   - [ErrNewer]: the state has a format that this version does not write.
 //   - fs.ErrPermission, or one for which [Full] is true: the directory cannot be written.
-//   - what change answers.
+//   - the error of change.
 //
-// A state.json that cannot be read is set aside as state.json.bad, and change is given nil as if there were none; aside
-// is the error that says so.
+// A state.json that cannot be read is renamed to state.json.bad, and change gets nil, as without the file; aside is the
+// error that says so.
 func (d *Dir) Update(change func(now *State) (*State, error)) (s *State, aside, err error) {
 	fd, err := d.open()
 	if err != nil {
@@ -188,7 +188,7 @@ func (d *Dir) Update(change func(now *State) (*State, error)) (s *State, aside, 
 	return after, aside, word.Raise(fd, generation)
 }
 
-// repair makes the file of the number, and does for a writer that died what it could not do any more.
+// repair makes the file of the number if necessary, and completes the change of a writer that died.
 func (d *Dir) repair(fd int) error {
 	mode, err := modeOf(fd)
 	if err != nil {
@@ -204,8 +204,8 @@ func (d *Dir) repair(fd int) error {
 	return word.Raise(fd, generation)
 }
 
-// modeOf is the mode of files in a directory: what may be done to the directory, without executing. The process's umask
-// would hide files that all others have to read.
+// modeOf is the mode of files in a directory: the directory's without the execute bits. It is set explicitly, since the
+// process's umask could make files unreadable for the others.
 func modeOf(fd int) (uint32, error) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
@@ -214,7 +214,7 @@ func modeOf(fd int) (uint32, error) {
 	return stat.Mode & 0o666, nil
 }
 
-// commit writes a state beside the old one and renames it over that.
+// commit writes a state to a new file and renames that over the old one.
 func (d *Dir) commit(dir int, s *State) (err error) {
 	text, err := s.Encode()
 	if err != nil {
@@ -222,7 +222,7 @@ func (d *Dir) commit(dir int, s *State) (err error) {
 	}
 	var most unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_FSIZE, &most) == nil && most.Cur < uint64(len(text)) {
-		return unix.EFBIG // writing would send a signal that ends the process
+		return unix.EFBIG // a write would raise a signal that ends the process
 	}
 	mode, err := modeOf(dir)
 	if err != nil {
@@ -261,12 +261,12 @@ func (d *Dir) commit(dir int, s *State) (err error) {
 	return unix.Renameat(dir, fresh, dir, file)
 }
 
-// Full says that an error is that of a disk or a limit on which there is no room left.
+// Full reports whether an error means that a disk or a quota is full.
 func Full(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
 }
 
-// Refused says that an error is that of a directory which the process may not write.
+// Refused reports whether an error means that the process may not write the directory.
 func Refused(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS)
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/nvmlfab/nvmlfab/engine/state/word"
 )
 
-// Tick is how long a reader goes on without looking at the files. It guarantees that every change is seen; the number
-// makes it fast where it can be mapped.
+// Tick is the longest time between two checks of the files. It guarantees that every change is seen; where the number
+// can be mapped, changes are seen sooner.
 const Tick = 250 * time.Millisecond
 
-// young is the age of a file below which it is looked at again: a second change within the clock's resolution has the
-// same time as the first.
+// young is the age below which a file is checked again: a second change within the clock's resolution has the same time
+// as the first.
 const young = 20 * time.Millisecond
 
 // Follower notices that a directory has changed. Stale may be called by any thread, Look by one at a time.
@@ -28,17 +28,17 @@ type Follower struct {
 	again bool
 }
 
-// stamp is what tells a file from another one or from what it was.
+// stamp identifies a version of a file.
 type stamp struct {
 	device, inode, size uint64
 	written, changed    int64
 }
 
-// Follow follows a directory. The first Look finds a change.
+// Follow follows a directory. The first Look reports a change.
 func (d *Dir) Follow() *Follower { return &Follower{dir: d} }
 
-// Stale says that it is time to look: the number has changed, or the last look was a tick ago. The clock counts ms and
-// never goes back.
+// Stale reports whether it is time to look: the number has changed, or the last look was a tick ago. The clock counts
+// ms and never goes back.
 func (f *Follower) Stale(clock int64) bool {
 	if w := f.word.Load(); w != nil && w.Load() != f.seen.Load() {
 		return true
@@ -46,7 +46,8 @@ func (f *Follower) Stale(clock int64) bool {
 	return clock >= f.next.Load()
 }
 
-// Address is where the number lies, 0 where it cannot be mapped: a waiter sleeps for as long as it stays the same.
+// Address is the address of the number, or 0 if it is not mapped. A waiter sleeps for as long as the number stays the
+// same.
 func (f *Follower) Address() uintptr {
 	if w := f.word.Load(); w != nil {
 		return w.Address()
@@ -54,8 +55,8 @@ func (f *Follower) Address() uintptr {
 	return 0
 }
 
-// Look says whether a file has changed since the last look. Whoever gets true reads the files and calls Seen with the
-// number, which was read before the files were.
+// Look reports whether a file has changed since the last look. If it has, the caller reads the files and then calls
+// Seen with the number, which Look read before.
 func (f *Follower) Look() (changed bool, number uint32) {
 	was := f.was
 	f.was = [3]stamp{}
@@ -73,7 +74,7 @@ func (f *Follower) Look() (changed bool, number uint32) {
 		case now.size < word.Size:
 			f.word.Store(nil)
 		case w == nil || now.device != was[0].device || now.inode != was[0].inode:
-			w, _ = word.Open(fd, generation) // the old mapping stays: a waiter may be asleep on it
+			w, _ = word.Open(fd, generation) // the old mapping stays, since a waiter may sleep on it
 			f.word.Store(w)
 			if w != nil {
 				number = w.Load()
@@ -85,7 +86,7 @@ func (f *Follower) Look() (changed bool, number uint32) {
 	return changed, number
 }
 
-// fresh says whether a file is younger than young.
+// fresh reports whether a file is younger than young.
 func (f *Follower) fresh() bool {
 	now := time.Now().UnixNano()
 	for _, s := range f.was[1:] {
@@ -96,7 +97,7 @@ func (f *Follower) fresh() bool {
 	return false
 }
 
-// Seen notes that the files are read, and when to look again, in ms of the clock that Stale is given.
+// Seen stores that the files have been read, and when to look again, in ms of the clock of Stale.
 func (f *Follower) Seen(number uint32, next int64) {
 	f.seen.Store(number)
 	f.next.Store(next)

@@ -9,17 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writing is held by the thread of this process that holds a directory's lock: POSIX locks do not keep two threads of one
-// process apart, and closing any descriptor of the file would give the lock away.
+// writing is held by the thread of this process that holds a directory's lock. The file lock alone is not enough: POSIX
+// locks do not exclude other threads of the same process, and closing any descriptor of the file would release the
+// lock.
 var writing sync.Mutex
 
 // patience is how long a writer waits for others.
 const patience = 5 * time.Second
 
-// ErrBusy is the error of a lock that somebody else did not give back in time.
+// ErrBusy means that another process did not release the lock in time.
 var ErrBusy = errors.New("another process has held the lock for 5 s")
 
-// lock takes the directory's lock. The kernel gives it back when the process ends, whatever ends it.
+// lock takes the directory's lock. The kernel releases it when the process ends, however it ends.
 func lock(dir int) (unlock func(), err error) {
 	writing.Lock()
 	defer func() {

@@ -1,5 +1,5 @@
-// Package word is the number of a state directory's newest change, in a file that readers map: a reader sees a change by
-// reading memory, and a waiter sleeps until the number changes. It is the one package below engine that needs unsafe.
+// Package word maps the file with the number of a state directory's newest change. A reader notices a change by reading
+// memory, and a waiter sleeps until the number changes. It is the only package below engine that uses unsafe.
 package word
 
 import (
@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Size is the size of the file: a page, so that no part of a mapping lies beyond the end of the file.
+// Size is the size of the file: a page, so that the whole mapping is within the file.
 const Size = 4096
 
 // Word is the number as this process sees it.
@@ -21,8 +21,8 @@ type Word struct {
 	page []byte
 }
 
-// ErrUnfit is the error of a file that must not be mapped: reading the mapping could end the process by SIGBUS, or the
-// mapping would not show what other processes write. Readers then rely on looking at the files every now and then.
+// ErrUnfit means that the file must not be mapped: reading the mapping could cause a SIGBUS, or the mapping would not
+// show what other processes write. Readers then check the files from time to time.
 var ErrUnfit = errors.New("the file cannot be mapped safely")
 
 // Open maps the file of that name in a directory.
@@ -42,8 +42,8 @@ func Open(dir int, name string) (*Word, error) {
 	return &Word{page}, nil
 }
 
-// fit says whether a mapping of the file is safe and shows what others write: a regular file that is long enough, has no
-// holes, and lies in a file system in which all processes share one page cache.
+// fit returns an error unless a mapping of the file is safe and shows what others write: it must be a regular file that
+// is long enough, has no holes, and is in a file system with one page cache for all processes.
 func fit(fd int) error {
 	var stat unix.Stat_t
 	var fs unix.Statfs_t
@@ -61,7 +61,7 @@ func fit(fd int) error {
 	if stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Size < Size {
 		return ErrUnfit
 	}
-	// A hole of a full tmpfs has no page to map. Some file systems keep so small a file in its inode, without blocks.
+	// A hole on a full tmpfs cannot get a page. Some file systems keep such a small file in its inode, without blocks.
 	if uint32(fs.Type) == unix.TMPFS_MAGIC && stat.Blocks*512 < Size {
 		return ErrUnfit
 	}
@@ -73,10 +73,10 @@ func (w *Word) value() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&
 // Load is the number of the newest change.
 func (w *Word) Load() uint32 { return w.value().Load() }
 
-// Address is where the number lies, for a waiter that is not written in Go. The mapping lasts as long as the process.
+// Address is the address of the number, for a waiter in another language. The mapping lasts as long as the process.
 func (w *Word) Address() uintptr { return uintptr(unsafe.Pointer(&w.page[0])) }
 
-// Close takes the mapping away. Nobody may read the number any more.
+// Close removes the mapping. The number cannot be read any more.
 func (w *Word) Close() { _ = unix.Munmap(w.page) }
 
 // Wait sleeps until the number is no longer old, for at most some time. It may also return early.
@@ -85,7 +85,7 @@ func (w *Word) Wait(old uint32, most time.Duration) {
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, w.Address(), futexWait, uintptr(old), uintptr(unsafe.Pointer(&limit)), 0, 0)
 }
 
-// wake wakes all who wait for the number to change, in every process: the kernel finds them by the file.
+// wake wakes all waiters in every process; the kernel identifies them by the file.
 func (w *Word) wake() {
 	const everybody = 1<<31 - 1
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, w.Address(), futexWake, everybody, 0, 0, 0)
@@ -97,8 +97,8 @@ const (
 	futexWake = 1
 )
 
-// Create makes the file where it is missing. It appears complete, and starts at a number by chance: a reader that knew an
-// older file of that name sees a change.
+// Create makes the file if it does not exist. The file appears complete, with a random first number, so that a reader
+// that knew an older file of that name notices a change.
 func Create(dir int, name string, mode uint32) error {
 	var stat unix.Stat_t
 	if unix.Fstatat(dir, name, &stat, unix.AT_SYMLINK_NOFOLLOW) == nil {
@@ -126,7 +126,7 @@ func Create(dir int, name string, mode uint32) error {
 	return nil
 }
 
-// Raise makes the number another one and wakes who waits for that. The caller holds the directory's lock.
+// Raise changes the number and wakes all waiters. The caller holds the directory's lock.
 func Raise(dir int, name string) error {
 	fd, err := unix.Openat(dir, name, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
