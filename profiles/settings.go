@@ -14,11 +14,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Settings are keys of a profile and their values, such as "power.enforced_limit_mw": 300000. A dot leads into a section.
-// Values are those of JSON; nil is a value that the board does not have.
+// Settings are keys of a profile and their values, such as "power.enforced_limit_mw": 300000. A dot separates a section
+// from its keys. Values are those of JSON; nil means that the board does not have the value.
 type Settings map[string]any
 
-// UnmarshalJSON keeps the digits of numbers: a counter need not fit a float.
+// UnmarshalJSON keeps all digits of numbers, since a counter may not fit into a float.
 func (s *Settings) UnmarshalJSON(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -30,8 +30,7 @@ func (s *Settings) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Lay lays other settings over these. A key takes away the keys of its section, and the sections that it is in stay only
-// as keys.
+// Lay adds other settings to these. A key replaces the same key and, if it is a section, the keys in it.
 func (s Settings) Lay(over Settings) {
 	for key, value := range over {
 		s.Drop(key)
@@ -39,7 +38,7 @@ func (s Settings) Lay(over Settings) {
 	}
 }
 
-// Drop takes away a key, and if it is a section the keys in it. It says whether there were any.
+// Drop removes a key and, if it is a section, the keys in it. It reports whether there were any.
 func (s Settings) Drop(key string) (dropped bool) {
 	for have := range s {
 		if have == key || strings.HasPrefix(have, key+".") {
@@ -50,7 +49,7 @@ func (s Settings) Drop(key string) (dropped bool) {
 	return dropped
 }
 
-// With is a copy of the device with other values. An error names the setting that is wrong.
+// With is a copy of the device with other values. The error names the wrong setting.
 func (d *Device) With(s Settings) (*Device, error) {
 	if len(s) == 0 {
 		return d, nil
@@ -73,8 +72,8 @@ func (d *Device) With(s Settings) (*Device, error) {
 	return &c, nil
 }
 
-// With is a copy of the board with other values of the node: of its system and its NVLink fabric. Devices stay as they
-// are.
+// With is a copy of the board with other values of the node: of its system and its NVLink fabric. Devices do not
+// change.
 func (b *Board) With(s Settings) (*Board, error) {
 	if len(s) == 0 {
 		return b, nil
@@ -96,7 +95,7 @@ func (b *Board) With(s Settings) (*Board, error) {
 	return &c, nil
 }
 
-// ProcessOf is the process that settings describe, with the keys that an entry of a device's processes has.
+// ProcessOf is the process that settings describe, with the keys of an entry of a device's processes.
 func ProcessOf(s Settings) (p Process, err error) {
 	n, err := s.node()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// preloads skips the test where there is no library to preload.
+// preloads skips the test if the library to preload has not been built.
 func preloads(t *testing.T) {
 	t.Helper()
 	if !exists(filepath.Join(filepath.Dir(launcher(t)), "..", "lib", "libmockfs.so")) {
@@ -39,7 +39,7 @@ func TestMachinePreload(t *testing.T) {
 	}
 }
 
-// TestMachinePreloadLeavesNothing: the staged tree goes with the program, however that ends.
+// TestMachinePreloadLeavesNothing: the staged tree is removed when the program ends, however it ends.
 func TestMachinePreloadLeavesNothing(t *testing.T) {
 	preloads(t)
 	for _, signal := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL} {
@@ -64,8 +64,8 @@ func TestMachinePreloadLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestMachinePreloadDaemon: a daemon that outlives the program keeps the tree and a changed profile, though it closes all of
-// its descriptors; with it they go.
+// TestMachinePreloadDaemon: a daemon that outlives the program keeps the tree and a changed profile, even if it closes
+// all of its descriptors. They are removed when it ends.
 func TestMachinePreloadDaemon(t *testing.T) {
 	preloads(t)
 	dir := t.TempDir()
@@ -92,7 +92,7 @@ print(p)
 	pid, err := strconv.Atoi(out.lines()[0])
 	require.NoError(t, err)
 	defer syscall.Kill(pid, syscall.SIGKILL)
-	time.Sleep(5 * time.Second) // the keeper has looked
+	time.Sleep(5 * time.Second) // reap has checked by then
 	require.NoError(t, syscall.Kill(pid, syscall.SIGUSR1))
 	var text []byte
 	require.Eventually(t, func() bool { text, err = os.ReadFile(filepath.Join(dir, "out")); return err == nil }, time.Minute, 10*time.Millisecond)
@@ -105,7 +105,8 @@ print(p)
 	require.Eventually(t, func() bool { _, err := os.Stat(fields[0]); return os.IsNotExist(err) }, time.Minute, 10*time.Millisecond)
 }
 
-// TestMachinePreloadFolder: a TMPDIR that is relative serves programs that run elsewhere, and is emptied like another.
+// TestMachinePreloadFolder: a relative TMPDIR works for programs in another working directory, and the tree in it is
+// removed.
 func TestMachinePreloadFolder(t *testing.T) {
 	preloads(t)
 	if os.Geteuid() != 0 {
@@ -122,7 +123,7 @@ func TestMachinePreloadFolder(t *testing.T) {
 	require.Eventually(t, func() bool { _, err := os.Stat(out.lines()[1]); return os.IsNotExist(err) }, time.Minute, 10*time.Millisecond)
 }
 
-// TestMachineNoNamespace: where namespaces are not allowed, one line says so, and --namespace fails.
+// TestMachineNoNamespace: if namespaces are not allowed, one line says so, and --namespace fails.
 func TestMachineNoNamespace(t *testing.T) {
 	preloads(t)
 	if os.Geteuid() != 0 {

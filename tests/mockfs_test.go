@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The staged GPU stands behind a bridge in a domain that no host has.
+// The staged GPU is below a bridge, in a PCI domain that no host has.
 const (
 	stagedBridge = "7a57:3a:00.0"
 	stagedGPU    = "7a57:3b:00.0"
@@ -25,7 +25,7 @@ const (
 	gpuVendor    = "/sys/bus/pci/devices/" + stagedGPU + "/vendor"
 )
 
-// stagedTree writes what a bridge and a GPU have in /sys and /proc below a new directory.
+// stagedTree writes the files of a bridge and a GPU in /sys and /proc below a new directory.
 func stagedTree(t *testing.T) string {
 	t.Helper()
 	tree := filepath.Join(t.TempDir(), "tree")
@@ -73,7 +73,7 @@ func stagedTree(t *testing.T) string {
 	return tree
 }
 
-// hostDevices are the PCI devices of this machine, which may have none.
+// hostDevices are the PCI devices of this machine; it may have none.
 func hostDevices() []string {
 	var names []string
 	entries, _ := os.ReadDir("/sys/bus/pci/devices")
@@ -120,7 +120,8 @@ func spellings(link string) map[string][]string {
 	}
 }
 
-// Every entry point, every spelling of the path, and descriptors of every directory on the way.
+// TestMockfsEntries: every entry point works with every spelling of the path, and with descriptors of every directory
+// on the way.
 func TestMockfsEntries(t *testing.T) {
 	tree := stagedTree(t)
 	link := filepath.Join(t.TempDir(), "link")
@@ -147,7 +148,7 @@ func TestMockfsFortified(t *testing.T) {
 	}
 }
 
-// The arm64 library, by user-mode emulation.
+// TestMockfsArm64 tests the arm64 library under user-mode emulation.
 func TestMockfsArm64(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		skip(t, "the cross build is made on amd64")
@@ -213,7 +214,7 @@ func TestMockfsHard(t *testing.T) {
 	assert.Equal(t, "0x10de\n", string(text))
 }
 
-// Where the library walks by itself, it walks as libc does.
+// TestMockfsWalks: functions that the library implements itself walk a tree as libc's do.
 func TestMockfsWalks(t *testing.T) {
 	program := compileMockfs(t, "gcc", "walks")
 	dir := filepath.Join(t.TempDir(), "start")
@@ -232,7 +233,7 @@ func TestMockfsWalks(t *testing.T) {
 	assert.Equal(t, want.stdout, got.stdout)
 }
 
-// Without its variable the library does nothing at all.
+// TestMockfsInert: without its variable the library does nothing.
 func TestMockfsInert(t *testing.T) {
 	for _, env := range [][]string{{}, {"MOCK_PCI_ROOT="}} {
 		env = append(env, "LD_PRELOAD="+mockfs())
@@ -245,7 +246,7 @@ func TestMockfsInert(t *testing.T) {
 	}
 }
 
-// Without a staged tree nothing is seen, not even the host.
+// TestMockfsFailsClosed: if the staged tree is missing, a program sees no PCI devices, not even the host's.
 func TestMockfsFailsClosed(t *testing.T) {
 	tree := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(tree, "file"), nil, 0o644))
@@ -272,7 +273,7 @@ func TestMockfsFailsClosed(t *testing.T) {
 	})
 }
 
-// unserved are functions of libc that take a path and that the library leaves alone.
+// unserved are functions of libc with a path that the library does not intercept.
 var unserved = map[string]string{
 	"execve": "nothing in the tree can be executed", "execv": "", "execvp": "", "execvpe": "", "execl": "", "execle": "", "execlp": "", "execveat": "",
 	"posix_spawn": "the program's path; the actions are served", "posix_spawnp": "",
@@ -284,7 +285,8 @@ var unserved = map[string]string{
 	"revoke": "does nothing on Linux", "dlopen": "no library is in the tree", "dlmopen": "", "iruserok": "",
 }
 
-// Every function of libc whose prototype has a path is served or has a reason not to be.
+// TestMockfsExports: the library intercepts every function of libc whose prototype has a path, or there is a reason not
+// to.
 func TestMockfsExports(t *testing.T) {
 	ours := functions(t, mockfs())
 	out := run(t, nil, "gcc", "-E", "-D_GNU_SOURCE", filepath.Join(root, "tests", "testdata", "mockfs", "headers.c")).succeeds(t).stdout
@@ -305,11 +307,11 @@ func TestMockfsExports(t *testing.T) {
 	assert.Equal(t, notPaths, slices.Compact(open))
 }
 
-// notPaths have a parameter that is called like a path and is none.
+// notPaths are functions with a parameter that is named like a path but is none.
 var notPaths = []string{"confstr", "fgetxattr", "fremovexattr", "fsetxattr", "getdomainname", "getenv", "gethostname", "getlogin_r",
 	"glob_pattern_p", "secure_getenv", "setdomainname", "setenv", "sethostname", "setlogin", "unsetenv"}
 
-// functions lists what a library of ours or libc defines for others.
+// functions lists what a library of this project, or libc, defines for others.
 func functions(t *testing.T, path string) []string {
 	t.Helper()
 	f, err := elf.Open(path)

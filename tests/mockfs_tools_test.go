@@ -37,7 +37,7 @@ func TestMockfsLspci(t *testing.T) {
 	assert.Regexp(t, `^3b:00.0 .*\[10de:2330\]`, lspci("-A", "linux-proc", "-nn"))
 }
 
-// setpci writes to the staged configuration space, and to no other.
+// TestMockfsSetpci: setpci writes only to the staged configuration space.
 func TestMockfsSetpci(t *testing.T) {
 	tool(t, "setpci")
 	tree := stagedTree(t)
@@ -88,7 +88,8 @@ func TestMockfsUdevadm(t *testing.T) {
 	assert.Contains(t, o.stdout, `KERNELS=="`+stagedBridge+`"`)
 }
 
-// What only the host has is there as before: its disk, its network card, whatever their links lead through.
+// TestMockfsHostStays: what only the host has is unchanged, such as its disk and network card, whatever their links
+// pass through.
 func TestMockfsHostStays(t *testing.T) {
 	tree := stagedTree(t)
 	var paths []string
@@ -110,7 +111,8 @@ func TestMockfsHostStays(t *testing.T) {
 	assert.Contains(t, o.lines(), "virtual")
 }
 
-// What both have is the staged file's, and stands once in a listing; what either has is there beside it.
+// TestMockfsMerge: a file that both have is the staged one and occurs once in a listing. Files of only one of them are
+// listed too.
 func TestMockfsMerge(t *testing.T) {
 	host := hostDevice()
 	if host == "" {

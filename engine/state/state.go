@@ -1,8 +1,10 @@
-// Package state is what nvmlfab changes about a node, and the directory that all processes of the node share it through.
+// Package state holds the changes that nvmlfab makes to a node, and the directory by which all processes of the node
+// share them.
 //
-// The directory holds overrides.yaml, which people and agents write and nvmlfab only reads; state.json, which holds
-// everything that nvmlfab itself changes; generation, a number that tells readers of a change; and lock, which writers
-// hold. Renaming a complete state.json over the old one is the commit of a change, so a reader sees all of it or nothing.
+// The directory has four files. overrides.yaml is written by people and agents, and nvmlfab only reads it. state.json
+// has everything that nvmlfab itself changes. generation has a number by which readers notice a change. lock is held by
+// writers. A change is committed by renaming a complete state.json over the old one, so a reader sees all of a change
+// or nothing.
 package state
 
 import (
@@ -24,47 +26,47 @@ const Format = 1
 // Product is the version of nvmlfab, which a release sets when it is linked.
 var Product = "unreleased"
 
-// Remembered is how many events are kept.
+// Remembered is the number of events that are kept.
 const Remembered = 1024
 
-// State is all that nvmlfab has changed about a node. One that others can see is not changed any more: a change works on
-// a [State.Clone].
+// State has all changes that nvmlfab has made to a node. A state that others can see is immutable: a change uses a
+// [State.Clone].
 type State struct {
 	// Product is the version of nvmlfab that wrote the state.
 	Product string
-	// Board has a mark of each GPU that the node had when its state began, in the order of the board.
+	// Board has a mark for each GPU that the node had when its state was created, in the order of the board.
 	Board string
-	// Created is when the state began, in ms since 1970. Counters begin then.
+	// Created is when the state was created, in ms since 1970. Counters start then.
 	Created int64
 	// Serial is the newest serial that was given to an instance.
 	Serial uint64
 	// Sequence is the number of the newest event.
 	Sequence uint64
-	// Node is what has changed about the node as a whole.
+	// Node has the changes of the node as a whole.
 	Node *Record
-	// Devices are the GPUs that something has changed about, by UUID. Those of other boards are kept too: a container sees
-	// some of a node's GPUs.
+	// Devices has the changed GPUs by UUID. GPUs of other boards are kept too, since a container may see only some of a
+	// node's GPUs.
 	Devices map[profiles.UUID]*Record
 	// Events are the newest events, oldest first.
 	Events []Event
 
 	more map[string]json.RawMessage // keys of this format that a newer version added
-	text map[profiles.UUID]string   // the records as they stood in the file
+	text map[profiles.UUID]string   // the records' text in the file
 }
 
-// Record is what has changed about one GPU, or about the node.
+// Record has the changes of one GPU, or of the node.
 type Record struct {
 	// At is when it last changed, in ms since 1970.
 	At int64 `json:"at,omitempty"`
-	// Set are profile keys with other values than the profile's, in layers, the lowest first.
+	// Set has profile keys with other values than the profile's, in layers, the lowest first.
 	Set []Layer `json:"set,omitempty"`
 	// Processes are the processes that were added to the GPU.
 	Processes []Process `json:"processes,omitempty"`
 	// Accounted are processes that ended while accounting was on, oldest first.
 	Accounted []Accounted `json:"accounted,omitempty"`
-	// Counters are what counters were when they began to grow in another way.
+	// Counters has checkpoints of counters whose rate has changed.
 	Counters map[string]Checkpoint `json:"counters,omitempty"`
-	// Warmth is how warm the GPU was when its load began to be another one.
+	// Warmth is how warm the GPU was when its load changed.
 	Warmth *Warmth `json:"warmth,omitempty"`
 
 	more map[string]json.RawMessage
@@ -75,7 +77,7 @@ type Layer struct {
 	Keys profiles.Settings `json:"keys"`
 	// Until is when the layer ends, in ms since 1970; 0 if it does not.
 	Until int64 `json:"until,omitempty"`
-	// By says whose layer it is: that of nvmlfab set if empty, that of NVML's setters, of a fault or of a scenario.
+	// By is the owner of the layer: empty for nvmlfab set, or NVML's setters, a fault or a scenario.
 	By string `json:"by,omitempty"`
 }
 
@@ -83,18 +85,17 @@ type Layer struct {
 type Process struct {
 	// ID names it among the processes that were added.
 	ID string `json:"id"`
-	// Keys describe it as an entry of a device's processes does.
+	// Keys describe it, as in an entry of a device's processes.
 	Keys profiles.Settings `json:"keys"`
-	// Started is when it was added, in ms since 1970, and Until when it ends by itself, 0 if it does not.
+	// Started is when it was added, in ms since 1970, and Until when it ends; 0 if it does not end.
 	Started int64  `json:"started"`
 	Until   int64  `json:"until,omitempty"`
 	By      string `json:"by,omitempty"`
-	// Real is the process of the system that it stands for, nil if it stands for none.
+	// Real is the system's process that it stands for; nil if there is none.
 	Real *Real `json:"real,omitempty"`
 }
 
-// Real identifies a process of the system: its id in a namespace of process ids, and since when it runs, in clock ticks
-// after the boot.
+// Real identifies a process of the system: its id in a PID namespace, and its start time in clock ticks after the boot.
 type Real struct {
 	PID       int    `json:"pid"`
 	Namespace uint64 `json:"namespace"`
@@ -102,7 +103,7 @@ type Real struct {
 	Boot      string `json:"boot"`
 }
 
-// Accounted is a process that has ended, as accounting keeps it.
+// Accounted is the accounting record of a process that has ended.
 type Accounted struct {
 	PID             uint32 `json:"pid"`
 	Started         int64  `json:"started"`
@@ -113,13 +114,14 @@ type Accounted struct {
 	RunningAtTheEnd bool   `json:"running,omitempty"`
 }
 
-// Checkpoint is a counter at a time in ms since 1970: whole units and millionths, and what its profile let it start from.
+// Checkpoint is the value of a counter at a time in ms since 1970, in whole units and millionths, and the profile's
+// start value at that time.
 type Checkpoint struct {
 	Since  int64  `json:"since"`
 	From   uint64 `json:"from"`
 	Units  uint64 `json:"units"`
 	Micros uint32 `json:"micros,omitempty"`
-	// Resets is how often the counter was made to start again.
+	// Resets is how often the counter was restarted.
 	Resets uint32 `json:"resets,omitempty"`
 }
 
@@ -137,7 +139,7 @@ type Event struct {
 	Time int64 `json:"time"`
 	// Device is the GPU, empty for an event of the node.
 	Device profiles.UUID `json:"device,omitempty"`
-	// Type is one of NVML's event types, and Data what belongs to it, such as the number of an Xid.
+	// Type is one of NVML's event types, and Data is its data, such as the number of an Xid.
 	Type uint64 `json:"type"`
 	Data uint64 `json:"data,omitempty"`
 	// Instance and Part are the GPU instance and compute instance that it happened to; nil for the whole GPU.
@@ -145,12 +147,12 @@ type Event struct {
 	Part     *uint32 `json:"part,omitempty"`
 }
 
-// New is the state of a node about which nothing has changed.
+// New is the state of an unchanged node.
 func New(board *profiles.Board, product string, now int64) *State {
 	return &State{Product: product, Board: marks(board), Created: now, Node: &Record{}, Devices: map[profiles.UUID]*Record{}}
 }
 
-// marks has eight hexadecimal digits for each GPU, so that a container which sees some of them finds its own.
+// marks has eight hexadecimal digits for each GPU, so that a container that sees only some of the GPUs finds its own.
 func marks(board *profiles.Board) string {
 	var b strings.Builder
 	for i := range board.Devices {
@@ -165,7 +167,7 @@ func mark(uuid profiles.UUID) string {
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// Fits says whether the state is of a node that has at least one GPU of the board.
+// Fits reports whether the state is of a node with at least one GPU of the board.
 func (s *State) Fits(board *profiles.Board) bool {
 	known := map[string]bool{}
 	for i := 0; i+8 <= len(s.Board); i += 8 {
@@ -174,7 +176,7 @@ func (s *State) Fits(board *profiles.Board) bool {
 	return slices.ContainsFunc(board.Devices, func(d profiles.Device) bool { return known[mark(d.UUID)] })
 }
 
-// Device is what has changed about a GPU; an empty record if nothing has.
+// Device is the record of a GPU; an empty record if nothing has changed.
 func (s *State) Device(uuid profiles.UUID) *Record {
 	if r := s.Devices[uuid]; r != nil {
 		return r
@@ -192,7 +194,7 @@ func (s *State) Clone() *State {
 	return &c
 }
 
-// Change is a copy of a GPU's record, or of the node's for no UUID, which takes the record's place in the state.
+// Change replaces a GPU's record, or the node's if uuid is empty, by a copy and returns that.
 func (s *State) Change(uuid profiles.UUID) *Record {
 	old := s.Node
 	if uuid != "" {
@@ -223,7 +225,7 @@ func (s *State) Expiry(now int64) int64 {
 	return next
 }
 
-// Settings are the profile keys in force at a time in ms since 1970, those of higher layers over those of lower ones.
+// Settings are the profile keys that apply at a time in ms since 1970. Higher layers replace keys of lower ones.
 func (r *Record) Settings(now int64) profiles.Settings {
 	all := profiles.Settings{}
 	for _, l := range r.Set {
@@ -250,7 +252,7 @@ func (r *Record) Ends(now int64) (next int64) {
 	return next
 }
 
-// Empty says that nothing is changed.
+// Empty reports whether nothing is changed.
 func (r *Record) Empty() bool {
 	return len(r.Set)+len(r.Processes)+len(r.Accounted)+len(r.Counters)+len(r.more) == 0 && r.Warmth == nil
 }
@@ -266,7 +268,8 @@ type head struct {
 }
 
 var (
-	// ErrNewer is the error of a state.json that a newer version of nvmlfab wrote in a format of its own: it is not changed.
+	// ErrNewer means that a newer version of nvmlfab wrote state.json in another format. This version does not change
+	// it.
 	ErrNewer = errors.New("a newer version of nvmlfab wrote it: use that version to change it")
 	errTorn  = errors.New("is not what nvmlfab writes")
 )
@@ -311,7 +314,7 @@ func (s *State) Encode() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Decode reads the text of state.json. What stands in it as in the text of before shares the decoded records with it.
+// Decode reads the text of state.json. Records whose text equals that in the earlier state are shared with it.
 func Decode(text []byte, before *State) (*State, error) {
 	var h head
 	if err := json.Unmarshal(text, &h); err != nil {
@@ -372,7 +375,7 @@ func Decode(text []byte, before *State) (*State, error) {
 // plain is a Record without methods, so that encoding it does not call them again.
 type plain Record
 
-// UnmarshalJSON keeps what it does not know, so that an older version does not lose what a newer one wrote.
+// UnmarshalJSON keeps unknown keys, so that an older version does not lose what a newer one wrote.
 func (r *Record) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, (*plain)(r)); err != nil {
 		return err

@@ -36,7 +36,7 @@ static void tour(char **paths, int options, int instruction) {
   if (!f) return;
   for (FTSENT *c = fts_children(f, 0); c; c = c->fts_link) printf("argument %s\n", c->fts_name);
   for (FTSENT *e; (e = fts_read(f));) {
-    struct stat st;  // libc may leave a slash behind the path
+    struct stat st;  // libc may leave a slash at the end of the path
     printf("fts %.*s name %s level %d info %d errno %d name length %d access %d cycle %s\n", e->fts_pathlen, e->fts_path, e->fts_name,
            e->fts_level, e->fts_info, e->fts_errno, e->fts_namelen, lstat(e->fts_accpath, &st),
            e->fts_info == FTS_DC ? e->fts_cycle->fts_name : "-");
