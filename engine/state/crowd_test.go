@@ -129,7 +129,7 @@ func again(as, path string, n int) *exec.Cmd {
 }
 
 // TestCrowd: 50 writers, each killed at some instant and started again, and 50 readers share a directory. No read is torn,
-// no committed change is lost, and no lock stays behind.
+// no committed change is lost, and no lock stays held.
 func TestCrowd(t *testing.T) {
 	const crowd = 50
 	path := t.TempDir()
@@ -198,5 +198,5 @@ func TestCrowd(t *testing.T) {
 	}
 	left, err := filepath.Glob(filepath.Join(path, ".*"))
 	require.NoError(t, err)
-	assert.Empty(t, left, "what a writer that was killed left behind")
+	assert.Empty(t, left, "files of killed writers")
 }
