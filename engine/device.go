@@ -12,4 +12,5 @@ type Device struct {
 	Instance *ComputeInstance // of a MIG device; nil for a whole GPU
 	meter    *simulate.Meter
 	fault    *fault
+	damaged  *Device // the GPU once its memory has an uncorrectable error; nil unless it fails so
 }

@@ -44,10 +44,16 @@ func (e *Engine) Snapshot() *Snapshot {
 	return s
 }
 
-// Start reads the configuration and makes its devices. Its error names file and line.
-func (e *Engine) Start() error {
+// Start reads the configuration and makes its devices. Its error names file and line, or is an [InitFailure].
+func (e *Engine) Start() (err error) {
 	e.lifecycle.Lock()
 	defer e.lifecycle.Unlock()
+	var g *generation
+	defer func() {
+		if err != nil && g != nil {
+			g.unfollow()
+		}
+	}()
 	config, err := e.configured()
 	if err != nil {
 		return err
@@ -57,8 +63,11 @@ func (e *Engine) Start() error {
 		return err
 	}
 	config.origin = e.origin()
-	g := e.begin(config, board)
+	g = e.begin(config, board)
 	if err := g.load(); err != nil {
+		return err
+	}
+	if err := g.initFailure(g.now()); err != nil {
 		return err
 	}
 	return g.publish(Node{Board: board})

@@ -28,6 +28,14 @@ func (g *generation) follow() {
 	}
 }
 
+// unfollow undoes follow for a generation that nobody has seen.
+func (g *generation) unfollow() {
+	g.engine.host.Follow(false, 0, 0)
+	for _, f := range g.followed {
+		f.Close()
+	}
+}
+
 // stateDir is the state directory; nil if this process does not share its state.
 func (g *generation) stateDir() *state.Dir {
 	if g.source.state == "" {
@@ -159,18 +167,10 @@ func (g *generation) readOverrides() (changed bool, err error) {
 
 // override applies the text of overrides.yaml to the board.
 func (g *generation) override(text string, written int64) error {
-	board := g.live.Board
-	if text != "" {
-		b, err := g.source.base().With(profiles.Layer{Name: state.Overrides, Text: []byte(text)})
-		if err != nil {
-			return err
-		}
-		if len(b.Devices) != len(board.Devices) {
-			return fmt.Errorf("%s: the number of GPUs cannot change while programs run: write it into the profile", state.Overrides)
-		}
-		board = fixed(b, board)
+	if err := g.live.Override(g.source.base(), text, written); err != nil {
+		return err
 	}
-	g.overrides, g.live.Overridden, g.live.Written = text, board, written
+	g.overrides = text
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 type Need uint8
 
 const (
-	// Alive requires a GPU that is not lost; otherwise the answer is GPU_IS_LOST.
+	// Alive requires a GPU that has not failed; otherwise the answer is that of its failure, such as GPU_IS_LOST.
 	Alive Need = 1 << iota
 	// WholeGPU refuses MIG devices with INVALID_ARGUMENT.
 	WholeGPU
@@ -39,14 +39,16 @@ func (s *Snapshot) resolve(handle uintptr, need Need) (host.Key, *Device, abi.Re
 		return key, nil, abi.ERROR_INVALID_ARGUMENT
 	}
 	gpu := s.Devices[key.Device]
-	lost := gpu.fault.count()
+	failed := gpu.fault.count()
 	switch mig := key.Kind == host.MigDevice; {
 	case mig && need&WholeGPU != 0:
 		return key, nil, abi.ERROR_INVALID_ARGUMENT
 	case mig && need&NoMIG != 0:
 		return key, nil, abi.ERROR_NOT_SUPPORTED
-	case lost && need&Alive != 0:
-		return key, nil, abi.ERROR_GPU_IS_LOST
+	case failed && gpu.fault.answer != abi.SUCCESS && need&Alive != 0:
+		return key, nil, gpu.fault.answer
+	case failed && gpu.damaged != nil:
+		return key, gpu.damaged, abi.SUCCESS
 	}
 	return key, gpu, abi.SUCCESS
 }

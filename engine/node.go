@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/nvmlfab/nvmlfab/engine/host"
 	"github.com/nvmlfab/nvmlfab/engine/simulate"
@@ -91,6 +90,7 @@ func (g *generation) snapshot(n Node, gpus []shown) *Snapshot {
 		d := &devices[i]
 		d.view, d.Device, d.meter = s.view(host.Device, uint32(i), 0), gpus[i].device, gpus[i].meter
 		d.fault = g.fault(i, d.Failure)
+		d.damaged = d.damage()
 		s.Devices[i] = d
 	}
 	g.started = true
@@ -144,7 +144,7 @@ func (e *Engine) Publish(n Node) error {
 			return fmt.Errorf("GPU instance %d is of device %d, and there are %d", p.ID, p.Device, len(old.Devices))
 		}
 	}
-	n.Board = fixed(n.Board, old.Board)
+	n.Board = n.Board.Fixed(old.Board)
 	if err := e.host.Keep(old.generation.kept(n)); err != nil {
 		return err
 	}
@@ -154,18 +154,6 @@ func (e *Engine) Publish(n Node) error {
 	}
 	e.current.Store(old.generation.snapshot(n, gpus))
 	return nil
-}
-
-// fixed is a board with what nvmlInit fixed as another board has it.
-func fixed(b, as *profiles.Board) *profiles.Board {
-	board := *b
-	board.Name, board.System = as.Name, as.System
-	board.Devices = slices.Clone(board.Devices)
-	for i := range board.Devices {
-		d, was := &board.Devices[i], &as.Devices[i]
-		d.Index, d.UUID, d.MinorNumber, d.PCI.BusID = was.Index, was.UUID, was.MinorNumber, was.PCI.BusID
-	}
-	return &board
 }
 
 // kept is all that a forked process needs to go on as this one, for Host.Keep; restored is the inverse.

@@ -3,6 +3,8 @@
 package handwritten
 
 import (
+	"errors"
+
 	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
@@ -13,9 +15,15 @@ import (
 func Init(e *engine.Engine) abi.Return { return InitWithFlags(e, 0) }
 
 // InitWithFlags is Init. INIT_FLAG_NO_GPUS and INIT_FLAG_NO_ATTACH have no effect, since there is no driver. If the
-// configuration cannot be used, it answers UNKNOWN and prints the reason on stderr.
+// configuration cannot be used, it answers UNKNOWN and prints the reason on stderr. If the profile's system.init_failure
+// lets it fail, it answers that and prints nothing.
 func InitWithFlags(e *engine.Engine, _ uint32) abi.Return {
-	if err := e.Start(); err != nil {
+	err := e.Start()
+	var wanted engine.InitFailure
+	switch {
+	case errors.As(err, &wanted):
+		return wanted.Answer
+	case err != nil:
 		e.Complain(err)
 		return abi.ERROR_UNKNOWN
 	}

@@ -6,29 +6,13 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// frameBuffer divides the memory into reserved, used and free. At least the memory of the listed processes is used. If
-// the profile does not give the free memory, it is the rest.
+// frameBuffer divides the memory into reserved, used and free; NOT_SUPPORTED if the profile does not give its size.
 func frameBuffer(d *engine.Device) (m abi.Memory_v2_t, ret abi.Return) {
-	if m.Total, ret = opt(d.Memory.TotalBytes); ret != abi.SUCCESS {
-		return m, ret
+	use, ok := d.MemoryUse()
+	if !ok {
+		return m, abi.ERROR_NOT_SUPPORTED
 	}
-	m.Reserved = min(d.Memory.ReservedBytes.Or(0), m.Total)
-	rest := m.Total - m.Reserved
-	m.Used = min(d.Memory.UsedBytes.Or(less(rest, d.Memory.FreeBytes.Or(rest))), rest)
-	m.Free = min(d.Memory.FreeBytes.Or(rest-m.Used), rest)
-	if listed := processMemory(d); listed > m.Used {
-		m.Used = min(listed, rest)
-		m.Free = min(m.Free, rest-m.Used)
-	}
-	return m, abi.SUCCESS
-}
-
-// processMemory is the memory that the processes list, in bytes.
-func processMemory(d *engine.Device) (bytes uint64) {
-	for _, p := range d.Processes {
-		bytes += p.UsedMemoryMiB.Or(0) << 20
-	}
-	return bytes
+	return abi.Memory_v2_t{Total: use.Total, Reserved: use.Reserved, Used: use.Used, Free: use.Free}, abi.SUCCESS
 }
 
 // DeviceGetMemoryInfo is the memory in bytes; what the driver reserves counts as used, so used + free = total.

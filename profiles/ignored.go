@@ -10,16 +10,13 @@ func (b *Board) Ignored() []string {
 	var out []string
 	for _, d := range b.Devices {
 		f := d.Failure
-		if f.Mode.Value == "ecc_uncorrectable" {
-			out = append(out, "failure.mode: ecc_uncorrectable")
+		if f.Xid.Code.Valid && f.Waits() {
+			out = append(out, "failure.xid, beside after_calls or probability: such a GPU fails in each process by itself, without an event")
 		}
-		if f.Xid.Code.Valid {
-			out = append(out, "failure.xid")
-		}
-		if !f.Loses() {
+		if !f.Fails() {
 			for key, given := range map[string]bool{"after_calls": f.AfterCalls.Valid, "probability": f.Probability.Valid, "seed": f.Seed.Valid} {
 				if given {
-					out = append(out, fmt.Sprintf("failure.%s, without mode: lost or fallen_off_bus", key))
+					out = append(out, fmt.Sprintf("failure.%s, without a mode other than healthy", key))
 				}
 			}
 		}

@@ -18,6 +18,33 @@ type Memory struct {
 	EncryptionPending Opt[Enabled] `yaml:"encryption_pending"`
 }
 
+// FrameBuffer is the use of a GPU's memory, in bytes.
+type FrameBuffer struct{ Total, Reserved, Used, Free uint64 }
+
+// MemoryUse divides the memory into reserved, used and free. What the profile gives stays, except that a GPU which uses
+// nothing uses what its processes list. What is not given is what the processes list, and the rest is free. false if the
+// profile does not give the size.
+func (d *Device) MemoryUse() (m FrameBuffer, ok bool) {
+	if m.Total, ok = d.Memory.TotalBytes.Get(); !ok {
+		return m, false
+	}
+	m.Reserved = min(d.Memory.ReservedBytes.Or(0), m.Total)
+	rest := m.Total - m.Reserved
+	var listed uint64
+	for i := range d.Processes {
+		listed += d.Processes[i].UsedMemoryMiB.Or(0) << 20
+	}
+	m.Used = d.Memory.UsedBytes.Value
+	if free, given := d.Memory.FreeBytes.Get(); given && !d.Memory.UsedBytes.Valid {
+		m.Used = rest - min(free, rest)
+	} else if m.Used == 0 {
+		m.Used = listed
+	}
+	m.Used = min(m.Used, rest)
+	m.Free = min(d.Memory.FreeBytes.Or(rest-m.Used), rest)
+	return m, true
+}
+
 // MemoryUse is the use of a piece of memory.
 type MemoryUse struct {
 	// TotalBytes is its size, in bytes.

@@ -95,6 +95,19 @@ func (b *Board) With(s Settings) (*Board, error) {
 	return &c, nil
 }
 
+// Fixed is the board with what nvmlInit fixed as another board has it: the name, the driver, and what identifies devices.
+func (b *Board) Fixed(as *Board) *Board {
+	c := *b
+	c.Name = as.Name
+	c.System.DriverVersion, c.System.NVMLVersion, c.System.NumDevices = as.System.DriverVersion, as.System.NVMLVersion, as.System.NumDevices
+	c.Devices = slices.Clone(c.Devices)
+	for i := range c.Devices {
+		d, was := &c.Devices[i], &as.Devices[i]
+		d.Index, d.UUID, d.MinorNumber, d.PCI.BusID = was.Index, was.UUID, was.MinorNumber, was.PCI.BusID
+	}
+	return &c
+}
+
 // ProcessOf is the process that settings describe, with the keys of an entry of a device's processes.
 func ProcessOf(s Settings) (p Process, err error) {
 	n, err := s.node()

@@ -61,22 +61,25 @@ type GPM struct {
 
 // Failure makes a GPU fail.
 type Failure struct {
-	// Mode is how it fails.
-	Mode Opt[string] `yaml:"mode" enum:"healthy,lost,fallen_off_bus,ecc_uncorrectable"`
+	// Mode is how it fails: what its functions answer instead of a value, or, for ecc_uncorrectable, an error in its memory.
+	Mode Opt[string] `yaml:"mode" enum:"healthy,lost,fallen_off_bus,ecc_uncorrectable,not_ready,reset_required,no_permission,timeout,unknown_error"`
 	// Probability is the chance of failing at a call, 0 to 1.
 	Probability Opt[float64] `yaml:"probability" range:"0..1"`
 	// AfterCalls is the number of calls after which it fails.
 	AfterCalls Opt[int64] `yaml:"after_calls" range:"0..1000000000000"`
 	// Seed decides at which call it fails.
 	Seed Opt[int64] `yaml:"seed"`
-	// Xid is the error that goes with it.
+	// Xid is the error that goes with it, which event sets receive when the GPU fails.
 	Xid Xid `yaml:"xid"`
 }
+
+// Fails reports whether the GPU fails at some time.
+func (f Failure) Fails() bool { return f.Mode.Valid && f.Mode.Value != "healthy" }
 
 // Loses reports whether the GPU gets lost at some time.
 func (f Failure) Loses() bool { return f.Mode.Value == "lost" || f.Mode.Value == "fallen_off_bus" }
 
-// Waits reports whether the GPU is not lost from the start.
+// Waits reports whether the GPU does not fail from the start.
 func (f Failure) Waits() bool { return f.AfterCalls.Value > 0 || f.Probability.Valid }
 
 // Xid is an Xid error.

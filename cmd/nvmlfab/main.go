@@ -18,6 +18,11 @@ type commands struct {
 	Version  versionCmd  `cmd:"" help:"Print the version of nvmlfab and how much of NVML it answers."`
 	Profiles profilesCmd `cmd:"" help:"List, show and check the profiles that describe GPU boards."`
 	Run      runCmd      `cmd:"" help:"Run a program that sees a profile's GPUs."`
+	Status   statusCmd   `cmd:"" help:"Show a node's GPUs as they are now, and what has changed about them."`
+	Set      setCmd      `cmd:"" help:"Give keys of the profile other values while programs run."`
+	Unset    unsetCmd    `cmd:"" help:"Give keys the profile's values again."`
+	Fail     failCmd     `cmd:"" help:"Make GPUs, or the node's driver, fail."`
+	Heal     healCmd     `cmd:"" help:"Take faults back."`
 	Stage    stageCmd    `cmd:"" help:"Write what a machine with a profile's GPUs has in /sys, /proc, /dev and its driver's folders."`
 	Unstage  unstageCmd  `cmd:"" help:"Take away what stage wrote."`
 	CDI      cdiCmd      `cmd:"" name:"cdi" help:"Write a CDI specification that shows a staged machine to containers."`

@@ -109,7 +109,7 @@ func TestUsage(t *testing.T) {
 		args []string
 		text string
 	}{
-		"no command":              {nil, `expected one of "version", "profiles", "run", "stage"`},
+		"no command":              {nil, `expected one of "version", "profiles", "run", "status"`},
 		"unknown command":         {[]string{"rnu"}, `unexpected argument rnu`},
 		"unknown flag":            {[]string{"--bogus"}, `unknown flag --bogus`},
 		"unknown flag of run":     {[]string{"run", "--bogus", "--", "true"}, `unknown flag --bogus`},
@@ -131,7 +131,7 @@ func TestUsage(t *testing.T) {
 func TestHelp(t *testing.T) {
 	top := nvmlfab(t, "--help")
 	for _, command := range []string{"", "version", "profiles list", "profiles show", "profiles validate", "profiles schema", "run",
-		"stage", "unstage", "cdi", "fakegpu"} {
+		"status", "set", "unset", "fail", "heal", "stage", "unstage", "cdi", "fakegpu"} {
 		t.Run(command, func(t *testing.T) {
 			assert.Contains(t, top.stdout, command)
 			out := nvmlfab(t, append(strings.Fields(command), "--help")...)

@@ -4,6 +4,7 @@ package change
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/nvmlfab/nvmlfab/engine/simulate"
@@ -31,6 +32,24 @@ func (s *Source) origin() int64 {
 		return s.State.Created
 	}
 	return s.Origin
+}
+
+// Override lays the text of overrides.yaml, written at a time in ms since 1970, over the board, which the base gave. The
+// error names file and line.
+func (s *Source) Override(base profiles.Base, text string, written int64) error {
+	board := s.Board
+	if text != "" {
+		b, err := base.With(profiles.Layer{Name: state.Overrides, Text: []byte(text)})
+		if err != nil {
+			return err
+		}
+		if len(b.Devices) != len(board.Devices) {
+			return fmt.Errorf("%s: the number of GPUs cannot change while programs run: write it into the profile", state.Overrides)
+		}
+		board = b.Fixed(board)
+	}
+	s.Overridden, s.Written = board, written
+	return nil
 }
 
 var unchanged state.Record
@@ -69,7 +88,8 @@ func (s *Source) Device(i int, at int64) (*profiles.Device, error) {
 	return withProcesses(d, r, at)
 }
 
-// withProcesses is a device with the processes that were added to it.
+// withProcesses is a device with the processes that were added to it. They use memory on top of what the profile says is
+// used.
 func withProcesses(d *profiles.Device, r *state.Record, at int64) (*profiles.Device, error) {
 	var added []profiles.Process
 	for _, p := range r.Processes {
@@ -87,6 +107,17 @@ func withProcesses(d *profiles.Device, r *state.Record, at int64) (*profiles.Dev
 	}
 	c := *d
 	c.Processes = append(slices.Clip(c.Processes), added...)
+	var bytes uint64
+	for _, p := range added {
+		bytes += p.UsedMemoryMiB.Or(0) << 20
+	}
+	if m := &c.Memory; m.UsedBytes.Valid {
+		use, _ := d.MemoryUse()
+		m.UsedBytes.Value = min(max(m.UsedBytes.Value, use.Used)+bytes, m.TotalBytes.Or(math.MaxUint64))
+	}
+	if m := &c.Memory; m.FreeBytes.Valid {
+		m.FreeBytes.Value -= min(m.FreeBytes.Value, bytes)
+	}
 	return &c, nil
 }
 

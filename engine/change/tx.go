@@ -214,6 +214,9 @@ func (t *Tx) notice(i int, before, after *profiles.Device) {
 	}; clocks(before.Clocks) != clocks(after.Clocks) {
 		t.Event(i, abi.EventTypeClock, 0)
 	}
+	if f := after.Failure; f.Xid.Code.Valid && !f.Waits() && f != before.Failure {
+		t.Event(i, abi.EventTypeXidCriticalError, f.Xid.Code.Value)
+	}
 }
 
 // Find returns the number of the GPU with that index or UUID.

@@ -37,6 +37,13 @@ type stamp struct {
 // Follow follows a directory. The first Look reports a change.
 func (d *Dir) Follow() *Follower { return &Follower{dir: d} }
 
+// Close takes the mapping of the number away. Nobody may use the follower, or the address that it gave, any more.
+func (f *Follower) Close() {
+	if w := f.word.Swap(nil); w != nil {
+		w.Close()
+	}
+}
+
 // Stale reports whether it is time to look: the number has changed, or the last look was a tick ago. The clock counts
 // ms and never goes back.
 func (f *Follower) Stale(clock int64) bool {
