@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nvmlfab/nvmlfab/engine/host"
+	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -118,24 +119,32 @@ type config struct {
 	origin int64  // when counters start
 }
 
-// configured reads the configuration that the environment names: a file in MOCK_NVML_CONFIG, a shipped board in
-// NVMLFAB_PROFILE, or the default board if neither is set. A process with another user's privileges ignores both
-// variables.
+// configured reads the configuration: what the environment names, or else what the staged tree says that the library lies
+// in. MOCK_NVML_CONFIG names a profile file, NVMLFAB_PROFILE a shipped board and NVMLFAB_STATE_DIR a state directory. The
+// default board serves if nothing says which. A process with another user's privileges ignores the variables, and of a
+// staged tree whatever somebody else than root could have changed.
 func (e *Engine) configured() (config, error) {
-	getenv := e.host.Getenv
-	if e.host.Privileged() {
+	getenv, private := e.host.Getenv, e.host.Privileged()
+	if private {
 		getenv = func(string) string { return "" }
 	}
-	state := getenv("NVMLFAB_STATE_DIR")
+	dir := getenv("NVMLFAB_STATE_DIR")
 	if path := getenv("MOCK_NVML_CONFIG"); path != "" {
 		text, err := e.host.ReadFile(path)
-		return config{name: path, text: text, beside: filepath.Dir(path), state: state}, err
+		return config{name: path, text: text, beside: filepath.Dir(path), state: dir}, err
 	}
-	name := getenv("NVMLFAB_PROFILE")
-	if name == "" {
-		name = profiles.Default
+	if name := getenv("NVMLFAB_PROFILE"); name != "" {
+		return config{name: name, state: dir}, nil
 	}
-	return config{name: name, state: state}, nil
+	tree, ok := state.TreeOf(e.host.Library())
+	if path := tree.Profile(); ok && (!private || state.RootsAlone(path)) {
+		if own := tree.State(); dir == "" && own != "" && (!private || state.RootsAlone(own)) {
+			dir = own
+		}
+		text, err := e.host.ReadFile(path)
+		return config{name: path, text: text, state: dir}, err
+	}
+	return config{name: profiles.Default, state: dir}, nil
 }
 
 func (c config) board() (*profiles.Board, error) {

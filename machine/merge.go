@@ -338,8 +338,8 @@ func (m *merger) mergeAll(tree *Tree, parts ...string) error {
 	return nil
 }
 
-// ShowInContainer mounts the tree's /sys and /proc over those of a container that is being made, whose root is top. It follows
-// no link in there, and stays there whatever becomes of the container's folders meanwhile.
+// ShowInContainer mounts the tree's /sys and /proc, and its profile if it has one, over those of a container that is being
+// made, whose root is top. It follows no link in there, and stays there whatever becomes of the container's folders meanwhile.
 func (t *Tree) ShowInContainer(top string) error {
 	fd, err := unix.Open(top, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -348,5 +348,10 @@ func (t *Tree) ShowInContainer(top string) error {
 	defer unix.Close(fd)
 	defer noUmask()()
 	m := merger{top: fd, resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS}
+	if n := t.Find(ProfileFile); n != nil {
+		if err := m.replace(ProfileFile, n); err != nil {
+			return err
+		}
+	}
 	return m.mergeAll(t, "sys", "proc")
 }

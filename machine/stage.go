@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -32,7 +33,7 @@ type Options struct {
 const LibraryDir = "usr/lib/x86_64-linux-gnu"
 
 // ProfileFile is where a tree has the profile that it was made from.
-const ProfileFile = "etc/nvmlfab/profile.yaml"
+const ProfileFile = state.ProfileFile
 
 // Tree is what a machine has.
 type Tree struct {
@@ -143,6 +144,7 @@ func (b *builder) libraries() {
 	}
 	if text := b.options.Profile; text != "" {
 		b.tree.file(ProfileFile, text)
+		b.tree.dir(state.MountPoint)
 	}
 	from := b.options.Libraries
 	if from == "" {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
 	"golang.org/x/sys/unix"
@@ -19,9 +20,10 @@ import (
 )
 
 type cdiCmd struct {
-	Root   string `required:"" placeholder:"DIR" help:"A folder that nvmlfab stage has written."`
-	Kind   string `default:"nvidia.com/gpu" help:"Vendor and class of the devices."`
-	Output string `short:"o" placeholder:"FILE" help:"Where to write the specification, such as /etc/cdi/nvmlfab.yaml; by default, and for -, it is printed."`
+	Root     string `required:"" placeholder:"DIR" help:"A folder that nvmlfab stage has written."`
+	Kind     string `default:"nvidia.com/gpu" help:"Vendor and class of the devices."`
+	Writable bool   `help:"Let containers change the node: its state directory is not mounted read-only."`
+	Output   string `short:"o" placeholder:"FILE" help:"Where to write the specification, such as /etc/cdi/nvmlfab.yaml; by default, and for -, it is printed."`
 }
 
 func (cdiCmd) Help() string {
@@ -32,8 +34,8 @@ index and by UUID, and all. Example:
     nvmlfab cdi --root /var/lib/nvmlfab -o /etc/cdi/nvmlfab.yaml
     podman run --device nvidia.com/gpu=all …
 
-A container sees the GPUs that it was given, by NVML as in /sys and /proc. The staged folder and nvmlfab itself must stay where
-they are: as a hook, nvmlfab mounts what no specification can describe.`
+A container sees the GPUs that it was given, by NVML as in /sys and /proc, and what changes about them. It cannot change them
+itself unless --writable is given. The staged folder and nvmlfab itself must stay where they are: as a hook, nvmlfab mounts what no specification can describe.`
 }
 
 func (c cdiCmd) Run() error {
@@ -45,7 +47,7 @@ func (c cdiCmd) Run() error {
 	if err := errors.Join(parser.ValidateVendorName(vendor), parser.ValidateClassName(class)); err != nil {
 		return fmt.Errorf("--kind: want something like nvidia.com/gpu, not %q", c.Kind)
 	}
-	spec, err := specification(root, c.Kind)
+	spec, err := specification(root, c.Kind, c.Writable)
 	if err != nil {
 		return err
 	}
@@ -89,14 +91,11 @@ func stagedBoard(root string) (*profiles.Board, []byte, error) {
 	return board, text, err
 }
 
-// containerProfile is where a container has the profile of its GPUs.
-const containerProfile = machine.Private + "/profile.yaml"
-
 // specVersion is the oldest version of the format that allows a device name which is a number.
 const specVersion = "0.5.0"
 
 // specification describes the staged machine to container runtimes.
-func specification(root, kind string) (*specs.Spec, error) {
+func specification(root, kind string, writable bool) (*specs.Spec, error) {
 	board, _, err := stagedBoard(root)
 	if err != nil {
 		return nil, err
@@ -108,7 +107,6 @@ func specification(root, kind string) (*specs.Spec, error) {
 	driver := board.System.DriverVersion.Or("1")
 	spec := &specs.Spec{Version: specVersion, Kind: kind}
 	edits := &spec.ContainerEdits
-	edits.Env = []string{profileFile + "=" + containerProfile}
 	edits.Hooks = []*specs.Hook{{HookName: "createContainer", Path: self, Args: []string{"nvmlfab", "hook", "--root", root}}}
 	show := func(to *specs.ContainerEdits, host, container string, options ...string) {
 		to.Mounts = append(to.Mounts, &specs.Mount{HostPath: host, ContainerPath: container, Options: append(options, "nosuid", "bind")})
@@ -122,6 +120,20 @@ func specification(root, kind string) (*specs.Spec, error) {
 			}
 		}
 	}
+	// By these the library finds the profile and the state of the node, wherever in the container it lies.
+	dir, err := machine.StateDir(root)
+	if err != nil {
+		return nil, err
+	}
+	if !exists(dir.Path()) {
+		return nil, fmt.Errorf("there is no state directory %s: run nvmlfab stage --root %s again", dir.Path(), root)
+	}
+	access := []string{"ro"}
+	if writable {
+		access = nil
+	}
+	show(edits, filepath.Join(root, machine.ProfileFile), "/"+machine.ProfileFile, "ro", "nodev", "noexec")
+	show(edits, dir.Path(), "/"+state.MountPoint, append(access, "nodev", "noexec")...)
 	if smi := filepath.Join(root, "usr/bin/nvidia-smi"); exists(smi) {
 		show(edits, smi, "/usr/bin/nvidia-smi", "ro", "nodev")
 	}
@@ -177,7 +189,7 @@ func (c hookCmd) Run() error {
 
 // showContainer shows a container the GPUs whose device nodes it was given.
 func showContainer(top string, text []byte) error {
-	for _, name := range []string{"dev", "sys", "proc", containerProfile} {
+	for _, name := range []string{"dev", "sys", "proc", machine.ProfileFile} {
 		if err := withoutLinks(top, name); err != nil {
 			return err
 		}
@@ -187,19 +199,11 @@ func showContainer(top string, text []byte) error {
 		return err
 	}
 	defer root.Close()
-	board, text, err := visible(root, text)
+	board, part, err := visible(root, text)
 	if err != nil || board == nil {
 		return err
 	}
-	umask := unix.Umask(0)
-	defer unix.Umask(umask)
-	if err := root.MkdirAll(filepath.Dir(containerProfile)[1:], 0o755); err != nil {
-		return err
-	}
-	if err := root.WriteFile(containerProfile[1:], text, 0o644); err != nil {
-		return err
-	}
-	return machine.New(board, machine.Options{CPUs: onlineCPUs()}).ShowInContainer(top)
+	return machine.New(board, machine.Options{CPUs: onlineCPUs(), Profile: part}).ShowInContainer(top)
 }
 
 // withoutLinks returns an error if a path in a container's root contains a link. The image chooses where a link leads,
@@ -220,13 +224,12 @@ func withoutLinks(top, name string) error {
 	return fmt.Errorf("the container's %s leads over a link: %w", name, &fs.PathError{Op: "open", Path: filepath.Join(top, name), Err: err})
 }
 
-// visible is the staged board, and its text, without the GPUs that the container has no device node of; nil if it has
-// none.
-func visible(root *os.Root, text []byte) (*profiles.Board, []byte, error) {
+// visible is the staged board without the GPUs that the container has no device node of; nil if it has none. If GPUs are
+// missing, part is the profile of those that are left.
+func visible(root *os.Root, text []byte) (board *profiles.Board, part string, err error) {
 	base := profiles.Base{Name: machine.ProfileFile, Text: text}
-	board, err := base.With()
-	if err != nil {
-		return nil, nil, err
+	if board, err = base.With(); err != nil {
+		return nil, "", err
 	}
 	var keep []profiles.UUID
 	for i := range board.Devices {
@@ -237,13 +240,13 @@ func visible(root *os.Root, text []byte) (*profiles.Board, []byte, error) {
 	}
 	switch len(keep) {
 	case 0:
-		return nil, nil, nil
+		return nil, "", nil
 	case len(board.Devices):
-		return board, text, nil
+		return board, "", nil
 	}
 	only := profiles.Only("the container's GPUs", keep)
 	board, err = base.With(only)
-	return board, base.File(only), err
+	return board, string(base.File(only)), err
 }
 
 func exists(path string) bool {

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"github.com/nvmlfab/nvmlfab/engine/state"
 )
 
 func TestStageCommand(t *testing.T) {
@@ -29,8 +31,24 @@ func TestStageCommand(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, board.Devices, 2)
 	assert.Equal(t, "535.1", board.System.DriverVersion.Value)
+	// What has changed about the node stays when it is staged anew, and goes with the tree.
+	dir := state.At(root + ".state")
+	_, _, err = dir.Update(func(*state.State) (*state.State, error) { return state.New(board, "test", 1), nil })
+	require.NoError(t, err)
+	assert.Equal(t, outcome{}, nvmlfab(t, "stage", "--root", root, "--profile", "t4"))
+	assert.FileExists(t, root+".state/state.json")
+	nvmlfab(t, "stage", "--root", root, "--profile", "h100").fails(t, 1, root+".state is the state of a node with other GPUs")
 	assert.Equal(t, outcome{}, nvmlfab(t, "unstage", "--root", root))
 	assert.NoDirExists(t, root)
+	assert.NoDirExists(t, root+".state")
+	write(t, filepath.Dir(root), "root.state", "", 0o644)
+	nvmlfab(t, "stage", "--root", root).fails(t, 1, "root.state is no directory")
+	assert.NoDirExists(t, root)
+	require.NoError(t, os.Remove(root+".state"))
+	assert.Equal(t, outcome{}, nvmlfab(t, "stage", "--root", root))
+	mine := write(t, root+".state", "overrides.yaml", "", 0o644)
+	assert.Equal(t, outcome{}, nvmlfab(t, "unstage", "--root", root))
+	assert.FileExists(t, mine)
 	nvmlfab(t, "unstage", "--root", root).fails(t, 1, "nothing is staged in "+root)
 	nvmlfab(t, "stage", "--root", "/").fails(t, 1, "no place")
 }
@@ -60,6 +78,9 @@ func TestCDI(t *testing.T) {
 		for _, m := range spec.Mounts {
 			if strings.HasPrefix(m.Destination, "/dev/nvidia") && strings.Trim(m.Destination[len("/dev/nvidia"):], "0123456789") == "" {
 				got = append(got, m.Destination)
+			} else if m.Destination == "/run/nvmlfab" {
+				assert.Equal(t, root+".state", m.Source)
+				assert.Contains(t, m.Options, "ro")
 			} else if m.Source != "/dev/null" {
 				assert.FileExists(t, m.Source)
 			}
@@ -67,12 +88,25 @@ func TestCDI(t *testing.T) {
 		slices.Sort(got)
 		assert.Equal(t, nodes, got)
 		assert.Len(t, spec.Hooks.CreateContainer, 1)
-		assert.Contains(t, spec.Process.Env, "MOCK_NVML_CONFIG="+containerProfile)
+		assert.Nil(t, spec.Process, "no variable")
+		assert.True(t, slices.ContainsFunc(spec.Mounts, func(m oci.Mount) bool {
+			return m.Destination == "/etc/nvmlfab/profile.yaml" && slices.Contains(m.Options, "ro")
+		}))
 	}
 	out := nvmlfab(t, "cdi", "--root", root)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, string(text), out.stdout)
+	require.Equal(t, outcome{}, nvmlfab(t, "cdi", "--root", root, "--writable", "-o", file))
+	require.NoError(t, cache.Refresh())
+	var spec oci.Spec
+	_, err = cache.InjectDevices(&spec, "nvidia.com/gpu=all")
+	require.NoError(t, err)
+	at := slices.IndexFunc(spec.Mounts, func(m oci.Mount) bool { return m.Destination == "/run/nvmlfab" })
+	require.GreaterOrEqual(t, at, 0)
+	assert.NotContains(t, spec.Mounts[at].Options, "ro")
+	require.NoError(t, os.Remove(root+".state"))
+	nvmlfab(t, "cdi", "--root", root).fails(t, 1, "no state directory "+root+".state")
 }
 
 // fileCapability is the extended attribute for the file capability cap_sys_ptrace=ep.

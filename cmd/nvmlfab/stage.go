@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"time"
@@ -27,7 +29,9 @@ where those cannot be made), /proc/driver/nvidia, what is seen of the driver's m
 
     nvmlfab stage --root /var/lib/nvmlfab --profile a100-sxm4-40gb
 
-The folder serves as a driver root, as MOCK_PCI_ROOT, and for nvmlfab cdi.`
+The folder serves as a driver root, as MOCK_PCI_ROOT, and for nvmlfab cdi. The library in it finds the profile there without any
+variable. DIR.state beside it is the node's state directory: there setters and nvmlfab set write what they change, which stays
+when the folder is staged anew.`
 }
 
 func (c stageCmd) Run() error {
@@ -46,9 +50,26 @@ func (c stageCmd) Run() error {
 	if options.SMI == "" {
 		options.SMI, _ = exec.LookPath("nvidia-smi")
 	}
+	state, err := machine.StateDir(c.Root)
+	if err == nil {
+		err = machine.CheckState(state, p.board)
+	}
+	if err != nil {
+		return err
+	}
 	tree := machine.New(p.board, options)
+	if err := writeTree(tree, c.Root); err != nil {
+		return err
+	}
+	if err := os.Mkdir(state.Path(), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+func writeTree(tree *machine.Tree, root string) error {
 	defer showProgress(tree)()
-	return tree.Write(c.Root)
+	return tree.Write(root)
 }
 
 // showProgress says on a terminal how far a tree is that takes more than a second to write, until done is called.
@@ -95,14 +116,18 @@ type unstageCmd struct {
 }
 
 func (unstageCmd) Help() string {
-	return `Takes away what nvmlfab stage wrote, and nothing else. Example:
+	return `Takes away what nvmlfab stage wrote and what has changed about the node since, and nothing else. Example:
 
     nvmlfab unstage --root /var/lib/nvmlfab`
 }
 
 func (c unstageCmd) Run() error {
-	if err := machine.Remove(c.Root); err != nil {
+	state, err := machine.StateDir(c.Root) // while the folder is there, for it may be a link
+	if err == nil {
+		err = machine.Remove(c.Root)
+	}
+	if err != nil {
 		return fmt.Errorf("--root: %w", err)
 	}
-	return nil
+	return state.Remove()
 }

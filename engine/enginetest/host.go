@@ -25,6 +25,7 @@ const (
 // Host is a simulated process.
 type Host struct {
 	Env        map[string]string
+	Path       string   // of the library
 	SetUser    bool     // the process runs with another user's privileges
 	User       bool     // the process may not administer GPUs
 	Limit      int      // number of handles that there is room for; 0 means any number
@@ -97,6 +98,9 @@ func (h *Host) Getenv(name string) string { return h.Env[name] }
 
 // Privileged returns SetUser.
 func (h *Host) Privileged() bool { return h.SetUser }
+
+// Library returns Path.
+func (h *Host) Library() string { return h.Path }
 
 // ReadFile reads a file of the test's.
 func (h *Host) ReadFile(name string) ([]byte, error) { return profiles.Read(name) }

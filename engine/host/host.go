@@ -13,6 +13,8 @@ type Host interface {
 	Getenv(name string) string
 	// Privileged reports whether the process runs with another user's privileges, so that it must ignore all variables.
 	Privileged() bool
+	// Library is the path, without links, of the library that the program loaded; empty if nobody knows it.
+	Library() string
 	// ReadFile reads a configuration file. Its error names the file.
 	ReadFile(name string) ([]byte, error)
 	// Now is the time, and Booted is the time when the machine was booted, by the same clock.

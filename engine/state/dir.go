@@ -21,6 +21,7 @@ const (
 	file       = "state.json"
 	generation = "generation"
 	fresh      = ".state.json.new"
+	lockFile   = "lock"
 	// Processes is the folder with a locked file for each real process in a GPU's process list.
 	Processes = "processes"
 )

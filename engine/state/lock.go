@@ -28,7 +28,7 @@ func lock(dir int) (unlock func(), err error) {
 			writing.Unlock()
 		}
 	}()
-	fd, err := unix.Openat(dir, "lock", unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+	fd, err := unix.Openat(dir, lockFile, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}

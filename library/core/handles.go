@@ -44,6 +44,7 @@ type space struct {
 	grow             unsafe.Pointer
 	config           unsafe.Pointer // *block
 	watch            *watch
+	path             *C.char
 }
 
 type watch struct {

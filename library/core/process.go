@@ -26,6 +26,13 @@ func (p *process) Complain(line string) { library.Complain(line) }
 
 func (p *process) Privileged() bool { return C.getauxval(C.AT_SECURE) != 0 }
 
+func (p *process) Library() string {
+	if p.space.path == nil {
+		return ""
+	}
+	return C.GoString(p.space.path)
+}
+
 func (p *process) ReadFile(name string) ([]byte, error) { return profiles.Read(name) }
 
 func (p *process) Now() time.Time { return time.Now() }

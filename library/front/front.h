@@ -78,6 +78,7 @@ struct nvmlfab_space {
     int (*grow)(struct nvmlfab_space *space, uint32_t region);
     _Atomic(struct nvmlfab_block *) config; /* the node's configuration, for forked processes */
     struct nvmlfab_watch *watch;
+    const char *path; /* of this library, without links; empty if unknown */
 };
 
 #define NVMLFAB_FIRST (UINT64_C(1) << 16)

@@ -136,6 +136,7 @@ __attribute__((constructor)) static void set_up(void)
     Dl_info info;
     if (dladdr(&nvmlfab_front, &info) == 0 || realpath(info.dli_fname, own_path) == NULL)
         own_path[0] = '\0';
+    nvmlfab_space()->path = own_path;
     nvmlfab_front.generation = host_new_mark(generation);
     pthread_atfork(before_fork, parent_after_fork, child_after_fork);
 }
