@@ -23,6 +23,9 @@ type commands struct {
 	Unset    unsetCmd    `cmd:"" help:"Give keys the profile's values again."`
 	Fail     failCmd     `cmd:"" help:"Make GPUs, or the node's driver, fail."`
 	Heal     healCmd     `cmd:"" help:"Take faults back."`
+	Events   eventsCmd   `cmd:"" help:"Send and watch the events that programs wait for."`
+	Process  processCmd  `cmd:"" help:"Put processes on the GPUs' lists."`
+	Play     playCmd     `cmd:"" help:"Play a scenario: a timed list of values, faults, events and processes."`
 	Stage    stageCmd    `cmd:"" help:"Write what a machine with a profile's GPUs has in /sys, /proc, /dev and its driver's folders."`
 	Unstage  unstageCmd  `cmd:"" help:"Take away what stage wrote."`
 	CDI      cdiCmd      `cmd:"" name:"cdi" help:"Write a CDI specification that shows a staged machine to containers."`

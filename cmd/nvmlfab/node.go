@@ -324,7 +324,7 @@ func (n *node) gpus(lists []string) (list []int, err error) {
 		for name := range strings.SplitSeq(text, ",") {
 			switch name = strings.TrimSpace(name); name {
 			case "":
-				return nil, errors.New("--gpu is empty: want all, or indices or UUIDs with commas between them, such as --gpu 0,3")
+				return nil, fmt.Errorf("%.80q names no GPU: want all, or indices or UUIDs with commas between them, such as 0,3", text)
 			case "all":
 				for i := range n.source.Board.Devices {
 					list = append(list, i)
@@ -332,7 +332,7 @@ func (n *node) gpus(lists []string) (list []int, err error) {
 			default:
 				i, err := change.Find(n.source.Board, name)
 				if err != nil {
-					return nil, fmt.Errorf("--gpu: %w", err)
+					return nil, err
 				}
 				list = append(list, i)
 			}

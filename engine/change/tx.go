@@ -91,6 +91,20 @@ func (t *Tx) Set(i int, by string, until int64, keys profiles.Settings) error {
 	return t.check(i)
 }
 
+// Play gives keys of a GPU, or of the node for a negative number, other values until a time in ms since 1970, as a step of a
+// scenario. They replace those that an earlier step gave until the same time.
+func (t *Tx) Play(i int, by string, until int64, keys profiles.Settings) error {
+	r := t.Record(i)
+	t.expire(r)
+	at := slices.IndexFunc(r.Set, func(l state.Layer) bool { return l.By == by && l.Until == until })
+	if at < 0 {
+		r.Set = append(r.Set, state.Layer{Keys: maps.Clone(keys), Until: until, By: by})
+	} else {
+		r.Set[at].Keys.Lay(keys)
+	}
+	return t.check(i)
+}
+
 // Unset removes keys, and the keys in sections of those names, from the layers for which of returns true. It reports
 // whether there were any.
 func (t *Tx) Unset(i int, of func(state.Layer) bool, keys ...string) (dropped bool, err error) {
