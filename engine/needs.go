@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/host"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
 // Need is what a function requires of its caller and of the object of a handle. The generator writes it from its table
@@ -24,14 +26,37 @@ const (
 	AutoBoostedClocks
 )
 
-// forAdministrators are the needs that only an administrator meets. By default drivers let only administrators set
-// applications clocks and let everybody switch auto boosted clocks; nvmlDeviceSetAPIRestriction changes that.
-const forAdministrators = MIGConfig | ApplicationsClocks
+// restricted are the needs that nvmlDeviceSetAPIRestriction decides about, with the setter that it names. By default
+// drivers let only administrators set applications clocks and let everybody switch auto boosted clocks.
+var restricted = []struct {
+	need Need
+	api  abi.RestrictedAPI_t
+}{
+	{ApplicationsClocks, abi.RESTRICTED_API_SET_APPLICATION_CLOCKS},
+	{AutoBoostedClocks, abi.RESTRICTED_API_SET_AUTO_BOOSTED_CLOCKS},
+}
+
+// permitted says whether the caller may do what needs that with the GPU of a handle. Without such a GPU the defaults count.
+func (s *Snapshot) permitted(handle uintptr, need Need) bool {
+	if need&(MIGConfig|ApplicationsClocks|AutoBoostedClocks) == 0 || s.generation.engine.host.Admin() {
+		return true
+	}
+	gpu := &profiles.Device{}
+	if key, ok := s.key(handle); ok && key.Kind == host.Device && uint64(key.Device) < uint64(len(s.Devices)) {
+		gpu = s.Devices[key.Device].Device
+	}
+	for _, r := range restricted {
+		if only, _ := change.APIRestricted(gpu, r.api); need&r.need != 0 && only {
+			return false
+		}
+	}
+	return need&MIGConfig == 0
+}
 
 // resolve returns the object that a handle stands for, and the GPU that the object is or is a part of. It checks
 // permissions before arguments.
 func (s *Snapshot) resolve(handle uintptr, need Need) (host.Key, *Device, abi.Return) {
-	if need&forAdministrators != 0 && !s.generation.engine.host.Admin() {
+	if !s.permitted(handle, need) {
 		return host.Key{}, nil, abi.ERROR_NO_PERMISSION
 	}
 	key, ok := s.key(handle)

@@ -107,3 +107,15 @@ func TestSomeNeedsAreForAdministrators(t *testing.T) {
 		assert.Equal(t, abi.SUCCESS, ask(s, handle, need|engine.Alive), "%b", need)
 	}
 }
+
+func TestAnAdministratorDecidesWhomSomeSettersAreFor(t *testing.T) {
+	s, host := enginetest.StartHost(t, "extends: h100\ndevices: [{index: 0, api_restriction: {application_clocks: disabled, auto_boosted_clocks: enabled}}]\n")
+	host.User = true
+	open, other := handleOf(t, s.Devices[0]), handleOf(t, s.Devices[1])
+	assert.Equal(t, abi.SUCCESS, ask(s, open, engine.ApplicationsClocks|engine.Alive))
+	assert.Equal(t, abi.ERROR_NO_PERMISSION, ask(s, open, engine.AutoBoostedClocks|engine.Alive))
+	assert.Equal(t, abi.ERROR_NO_PERMISSION, ask(s, other, engine.ApplicationsClocks|engine.Alive))
+	assert.Equal(t, abi.SUCCESS, ask(s, other, engine.AutoBoostedClocks|engine.Alive))
+	host.User = false
+	assert.Equal(t, abi.SUCCESS, ask(s, open, engine.AutoBoostedClocks|engine.Alive))
+}

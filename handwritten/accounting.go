@@ -2,6 +2,7 @@ package handwritten
 
 import (
 	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -74,4 +75,14 @@ func DeviceGetAccountingStats_v2(d *engine.Device, stats *abi.AccountingStats_v2
 		MaxMemoryUsage:    s.MaxMemoryUsage,
 	}
 	return ret
+}
+
+// DeviceSetAccountingMode switches process accounting. Off forgets the processes that have ended.
+func DeviceSetAccountingMode(d *engine.Device, on abi.EnableState_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.AccountingMode(i, on) })
+}
+
+// DeviceClearAccountingPids forgets the processes that have ended.
+func DeviceClearAccountingPids(d *engine.Device) abi.Return {
+	return d.Change((*change.Tx).ClearAccounting)
 }

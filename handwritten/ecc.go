@@ -2,6 +2,7 @@ package handwritten
 
 import (
 	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -156,4 +157,14 @@ func DeviceGetRepairStatus(d *engine.Device, s *abi.RepairStatus_v1_t) (ret abi.
 func DeviceGetUnrepairableMemoryFlag_v1(d *engine.Device, s *abi.UnrepairableMemoryStatus_v1_t) (ret abi.Return) {
 	s.BUnrepairableMemory, ret = opt(flag[uint32](d.ECC.UnrepairableMemory))
 	return ret
+}
+
+// DeviceSetEccMode is the ECC mode after the next reset.
+func DeviceSetEccMode(d *engine.Device, on abi.EnableState_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.ECCMode(i, on) })
+}
+
+// DeviceClearEccErrorCounts sets the errors of a life span back to 0; NOT_SUPPORTED unless ECC is on.
+func DeviceClearEccErrorCounts(d *engine.Device, life abi.EccCounterType_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.ClearECC(i, life) })
 }

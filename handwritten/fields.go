@@ -1,6 +1,8 @@
 package handwritten
 
 import (
+	"math"
+
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -29,17 +31,75 @@ func resetStatus(is func(abi.DeviceGpuRecoveryAction_t) bool) field {
 	})
 }
 
-// smoothing answers a field of power smoothing. It answers NO_PERMISSION if the profile says so. The profile only tells
-// whether the power is smoothed.
-func smoothing(d dev, field uint32) (uint32, abi.Return) {
-	state := d.Power.Smoothing
+// smoothing answers a field of power smoothing: of a profile, the one whose number is the scope. It answers NO_PERMISSION
+// if the board says so.
+func smoothing(d dev, field, scope uint32) (uint32, abi.Return) {
+	state, s := d.Power.Smoothing, &d.PowerSmoothing
 	switch {
 	case state.Value == "no_permission":
 		return 0, abi.ERROR_NO_PERMISSION
-	case !state.Valid || field != abi.FI_PWR_SMOOTHING_ENABLED:
+	case !state.Valid:
+		return 0, abi.ERROR_NOT_SUPPORTED
+	case field == abi.FI_PWR_SMOOTHING_ENABLED:
+		return bit(state.Value == "enabled"), abi.SUCCESS
+	case len(s.Profiles) == 0:
 		return 0, abi.ERROR_NOT_SUPPORTED
 	}
-	return bit(state.Value == "enabled"), abi.SUCCESS
+	get, ofProfile := smoothingProfile[field]
+	switch {
+	case field == abi.FI_PWR_SMOOTHING_MAX_NUM_PRESET_PROFILES:
+		return uint32(len(s.Profiles)), abi.SUCCESS
+	case field == abi.FI_PWR_SMOOTHING_ACTIVE_PRESET_PROFILE:
+		return opt(s.ActiveProfile)
+	case field == abi.FI_PWR_SMOOTHING_MIN_PERCENT_TMP_FLOOR_SETTING:
+		return whole(s.MinFloorPercent)
+	case field == abi.FI_PWR_SMOOTHING_MAX_PERCENT_TMP_FLOOR_SETTING:
+		return whole(s.MaxFloorPercent)
+	case !ofProfile:
+		return 0, abi.ERROR_NOT_SUPPORTED
+	case uint64(scope) >= uint64(len(s.Profiles)):
+		return 0, abi.ERROR_INVALID_ARGUMENT
+	}
+	return whole(get(&s.Profiles[scope]))
+}
+
+// smoothingProfile are the fields of a profile of power smoothing. The header gives rates in mW/s, where the setter takes
+// W/s.
+var smoothingProfile = map[uint32]func(*profiles.SmoothingProfile) profiles.Opt[float64]{
+	abi.FI_PWR_SMOOTHING_PROFILE_PERCENT_TMP_FLOOR: func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return p.FloorPercent },
+	abi.FI_PWR_SMOOTHING_PROFILE_RAMP_UP_RATE:      func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return milli(p.RampUpRate) },
+	abi.FI_PWR_SMOOTHING_PROFILE_RAMP_DOWN_RATE:    func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return milli(p.RampDownRate) },
+	abi.FI_PWR_SMOOTHING_PROFILE_RAMP_DOWN_HYST_VAL: func(p *profiles.SmoothingProfile) profiles.Opt[float64] {
+		return p.RampDownHysteresis
+	},
+}
+
+func milli(o profiles.Opt[float64]) profiles.Opt[float64] {
+	o.Value *= 1000
+	return o
+}
+
+// whole answers a number without its fraction.
+func whole(o profiles.Opt[float64]) (uint32, abi.Return) {
+	value, ret := opt(o)
+	return uint32(min(max(value, 0), math.MaxUint32)), ret
+}
+
+// threshold is how long an NVLink has to be idle until it saves power.
+func threshold(d dev) u32 {
+	if l := &d.NVLinkLowPower; !l.Threshold.Valid {
+		return l.Default
+	}
+	return d.NVLinkLowPower.Threshold
+}
+
+func thresholdUnits(d dev) u32 {
+	return u32{Value: abi.NVLINK_LOW_POWER_THRESHOLD_UNIT_100US, Valid: threshold(d).Valid}
+}
+
+func thresholdSupported(d dev) u32 {
+	l := &d.NVLinkLowPower
+	return u32{Value: bit(l.Min.Valid && l.Max.Valid), Valid: d.LinkCount() > 0 && l.Min.Valid && l.Max.Valid}
 }
 
 // smoothingFields are the first and the last number of each range of power smoothing fields.
@@ -186,7 +246,7 @@ func numbered(fields *[abi.FI_MAX]field) *[abi.FI_MAX]field {
 	}
 	for _, r := range smoothingFields {
 		for id := r[0]; id <= r[1]; id++ {
-			fields[id] = number(func(d dev, _ uint32) (uint32, abi.Return) { return smoothing(d, id) })
+			fields[id] = number(func(d dev, scope uint32) (uint32, abi.Return) { return smoothing(d, id, scope) })
 		}
 	}
 	for link := range uint32(12) {

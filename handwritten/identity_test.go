@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/enginetest"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
@@ -121,10 +122,10 @@ func TestNames(t *testing.T) {
 		{member[profiles.Properties](t, "Architecture"), names(architectures)},
 		{member[profiles.Properties](t, "AddressingMode"), names(addressingModes)},
 		{member[profiles.Properties](t, "RecoveryAction"), names(recoveryActions)},
-		{member[profiles.Properties](t, "ComputeMode"), names(computeModes)},
-		{member[profiles.GPUOperationMode](t, "Current"), names(operationModes)},
+		{member[profiles.Properties](t, "ComputeMode"), names(change.ComputeModes)},
+		{member[profiles.GPUOperationMode](t, "Current"), names(change.OperationModes)},
 		{member[profiles.DriverModel](t, "Current"), names(driverModels)},
-		{member[profiles.Virtualization](t, "Mode"), names(virtualizationModes)},
+		{member[profiles.Virtualization](t, "Mode"), names(change.VirtualizationModes)},
 		{member[profiles.Virtualization](t, "HostVGPUMode"), names(hostModes)},
 		{member[profiles.Fabric](t, "State"), names(fabricStates)},
 		{member[profiles.Fabric](t, "HealthSummary"), append(names(healthSummaries), "auto")},

@@ -2,6 +2,7 @@ package handwritten
 
 import (
 	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -63,4 +64,9 @@ func DeviceGetDramEncryptionMode(d *engine.Device, current, pending *abi.DramEnc
 	current.EncryptionState, pending.EncryptionState, ret = pair(
 		mode[abi.EnableState_t](m.EncryptionCurrent), mode[abi.EnableState_t](m.EncryptionPending))
 	return ret
+}
+
+// DeviceSetDramEncryptionMode is whether the memory is encrypted after the next reset.
+func DeviceSetDramEncryptionMode(d *engine.Device, info *abi.DramEncryptionInfo_v1_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.DRAMEncryption(i, info.EncryptionState) })
 }

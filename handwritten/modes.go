@@ -4,6 +4,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
 // DeviceGetPersistenceMode says whether the driver stays loaded without clients.
@@ -18,14 +19,12 @@ func DeviceSetPersistenceMode(d *engine.Device, on abi.EnableState_t) abi.Return
 
 // DeviceGetComputeMode says who may compute on the GPU.
 func DeviceGetComputeMode(d *engine.Device) (abi.ComputeMode_t, abi.Return) {
-	return opt(named(d.ComputeMode, computeModes))
+	return opt(named(d.ComputeMode, change.ComputeModes))
 }
 
-var computeModes = map[string]abi.ComputeMode_t{
-	"default":           abi.COMPUTEMODE_DEFAULT,
-	"exclusive_thread":  abi.COMPUTEMODE_EXCLUSIVE_THREAD,
-	"prohibited":        abi.COMPUTEMODE_PROHIBITED,
-	"exclusive_process": abi.COMPUTEMODE_EXCLUSIVE_PROCESS,
+// DeviceSetComputeMode decides who may compute on the GPU.
+func DeviceSetComputeMode(d *engine.Device, mode abi.ComputeMode_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.ComputeMode(i, mode) })
 }
 
 // DeviceGetDisplayMode says whether a display is attached; DEPRECATED if the profile gives display.attached, as newer
@@ -57,13 +56,12 @@ var driverModels = map[string]abi.DriverModel_t{
 
 // DeviceGetGpuOperationMode is the operation mode, now and after a reset; Grace and Blackwell boards have none.
 func DeviceGetGpuOperationMode(d *engine.Device) (current, pending abi.GpuOperationMode_t, ret abi.Return) {
-	return pair(named(d.GPUOperationMode.Current, operationModes), named(d.GPUOperationMode.Pending, operationModes))
+	return pair(named(d.GPUOperationMode.Current, change.OperationModes), named(d.GPUOperationMode.Pending, change.OperationModes))
 }
 
-var operationModes = map[string]abi.GpuOperationMode_t{
-	"all_on":  abi.GOM_ALL_ON,
-	"compute": abi.GOM_COMPUTE,
-	"low_dp":  abi.GOM_LOW_DP,
+// DeviceSetGpuOperationMode is the operation mode after the next reset.
+func DeviceSetGpuOperationMode(d *engine.Device, mode abi.GpuOperationMode_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.OperationMode(i, mode) })
 }
 
 // DeviceGetGspFirmwareMode says whether the GPU System Processor's firmware runs, now and by default.
@@ -101,15 +99,12 @@ func DeviceGetC2cModeInfoV(d *engine.Device, info *abi.C2cModeInfo_v1_t) (ret ab
 
 // DeviceGetVirtualizationMode is the GPU's part in virtualisation.
 func DeviceGetVirtualizationMode(d *engine.Device) (abi.GpuVirtualizationMode_t, abi.Return) {
-	return opt(named(d.Virtualization.Mode, virtualizationModes))
+	return opt(named(d.Virtualization.Mode, change.VirtualizationModes))
 }
 
-var virtualizationModes = map[string]abi.GpuVirtualizationMode_t{
-	"none":        abi.GPU_VIRTUALIZATION_MODE_NONE,
-	"passthrough": abi.GPU_VIRTUALIZATION_MODE_PASSTHROUGH,
-	"vgpu":        abi.GPU_VIRTUALIZATION_MODE_VGPU,
-	"host_vgpu":   abi.GPU_VIRTUALIZATION_MODE_HOST_VGPU,
-	"host_vsga":   abi.GPU_VIRTUALIZATION_MODE_HOST_VSGA,
+// DeviceSetVirtualizationMode makes a vGPU host of the GPU, or nothing.
+func DeviceSetVirtualizationMode(d *engine.Device, mode abi.GpuVirtualizationMode_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.VirtualizationMode(i, mode) })
 }
 
 // DeviceGetHostVgpuMode is the vGPU mode of a host.
@@ -127,4 +122,18 @@ func DeviceGetCapabilities(d *engine.Device, caps *abi.DeviceCapabilities_v1_t) 
 	egm, ret := opt(mode[uint32](d.EGM))
 	caps.CapMask = egm * abi.DEV_CAP_EGM
 	return ret
+}
+
+// DeviceGetAPIRestriction says whether a setter is for administrators alone.
+func DeviceGetAPIRestriction(d *engine.Device, api abi.RestrictedAPI_t) (abi.EnableState_t, abi.Return) {
+	if api >= abi.RESTRICTED_API_COUNT {
+		return 0, abi.ERROR_INVALID_ARGUMENT
+	}
+	restricted, supported := change.APIRestricted(d.Device, api)
+	return opt(profiles.Opt[abi.EnableState_t]{Value: abi.EnableState_t(bit(restricted)), Valid: supported})
+}
+
+// DeviceSetAPIRestriction makes a setter one for administrators alone, or for everybody.
+func DeviceSetAPIRestriction(d *engine.Device, api abi.RestrictedAPI_t, restricted abi.EnableState_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.APIRestriction(i, api, restricted) })
 }

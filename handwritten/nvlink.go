@@ -2,6 +2,7 @@ package handwritten
 
 import (
 	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
@@ -90,4 +91,17 @@ func DeviceGetNvLinkErrorCounter(d *engine.Device, number uint32, counter abi.Nv
 		return 0, ret
 	}
 	return d.LinkErrors(number), abi.SUCCESS
+}
+
+// DeviceResetNvLinkErrorCounters makes a link's errors of all kinds count from 0 again.
+func DeviceResetNvLinkErrorCounters(d *engine.Device, number uint32) abi.Return {
+	if _, ret := nvlink(d, number); ret != abi.SUCCESS {
+		return ret
+	}
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.ClearLinkErrors(i, number) })
+}
+
+// DeviceSetNvLinkDeviceLowPowerThreshold is how long a link has to be idle until it saves power, in units of 100 µs.
+func DeviceSetNvLinkDeviceLowPowerThreshold(d *engine.Device, info *abi.NvLinkPowerThres_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.NVLinkThreshold(i, info.LowPwrThreshold) })
 }

@@ -2,6 +2,7 @@ package handwritten
 
 import (
 	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -67,4 +68,74 @@ func DeviceGetPowerState(d *engine.Device) (abi.Pstates_t, abi.Return) {
 // DeviceGetPerformanceState is the P-state, 0 to 15.
 func DeviceGetPerformanceState(d *engine.Device) (abi.Pstates_t, abi.Return) {
 	return opt(as[abi.Pstates_t](d.PerformanceState))
+}
+
+// DeviceSetPowerManagementLimit limits the power of the GPU, in mW.
+func DeviceSetPowerManagementLimit(d *engine.Device, mw uint32) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.PowerLimit(i, abi.POWER_SCOPE_GPU, mw) })
+}
+
+// DeviceSetPowerManagementLimit_v2 limits the power of the GPU, or of the module that carries it, in mW.
+func DeviceSetPowerManagementLimit_v2(d *engine.Device, limit *abi.PowerValue_v2_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.PowerLimit(i, limit.PowerScope, limit.PowerValueMw) })
+}
+
+// DevicePowerSmoothingSetState switches the smoothing of the power.
+func DevicePowerSmoothingSetState(d *engine.Device, s *abi.PowerSmoothingState_v1_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.PowerSmoothing(i, s.State) })
+}
+
+// DevicePowerSmoothingActivatePresetProfile chooses a profile of power smoothing.
+func DevicePowerSmoothingActivatePresetProfile(d *engine.Device, p *abi.PowerSmoothingProfile_v1_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.SmoothingProfile(i, p.ProfileId) })
+}
+
+// DevicePowerSmoothingUpdatePresetProfileParam changes a profile of power smoothing.
+func DevicePowerSmoothingUpdatePresetProfileParam(d *engine.Device, p *abi.PowerSmoothingProfile_v1_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.SmoothingParameter(i, p.ProfileId, p.ParamId, p.Value) })
+}
+
+// DeviceWorkloadPowerProfileGetProfilesInfo lists the power profiles that the board has for kinds of work.
+func DeviceWorkloadPowerProfileGetProfilesInfo(d *engine.Device, info *abi.WorkloadPowerProfileProfilesInfo_v1_t) abi.Return {
+	if len(d.WorkloadPowerProfiles.Supported) == 0 {
+		return abi.ERROR_NOT_SUPPORTED
+	}
+	info.PerfProfilesMask = change.SupportedProfiles(d.Device)
+	for _, p := range d.WorkloadPowerProfiles.Supported {
+		entry := &info.PerfProfile[p.ID]
+		entry.ProfileId, entry.Priority, entry.ConflictingMask = p.ID, p.Priority, change.MaskOf(p.Conflicts)
+	}
+	return abi.SUCCESS
+}
+
+// DeviceWorkloadPowerProfileGetCurrentProfiles says which power profiles the board has, which of them were requested, and
+// which are in force.
+func DeviceWorkloadPowerProfileGetCurrentProfiles(d *engine.Device, p *abi.WorkloadPowerProfileCurrentProfiles_v1_t) abi.Return {
+	if len(d.WorkloadPowerProfiles.Supported) == 0 {
+		return abi.ERROR_NOT_SUPPORTED
+	}
+	p.PerfProfilesMask = change.SupportedProfiles(d.Device)
+	p.RequestedProfilesMask = change.MaskOf(d.WorkloadPowerProfiles.Requested)
+	p.EnforcedProfilesMask = change.EnforcedProfiles(d.Device)
+	return abi.SUCCESS
+}
+
+func powerProfiles(d *engine.Device, operation abi.PowerProfileOperation_t, mask abi.Mask255_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.PowerProfiles(i, operation, mask) })
+}
+
+// DeviceWorkloadPowerProfileSetRequestedProfiles requests power profiles, in addition to those that were.
+func DeviceWorkloadPowerProfileSetRequestedProfiles(d *engine.Device, p *abi.WorkloadPowerProfileRequestedProfiles_v1_t) abi.Return {
+	return powerProfiles(d, abi.POWER_PROFILE_OPERATION_SET, p.RequestedProfilesMask)
+}
+
+// DeviceWorkloadPowerProfileClearRequestedProfiles takes back requests for power profiles.
+func DeviceWorkloadPowerProfileClearRequestedProfiles(d *engine.Device, p *abi.WorkloadPowerProfileRequestedProfiles_v1_t) abi.Return {
+	return powerProfiles(d, abi.POWER_PROFILE_OPERATION_CLEAR, p.RequestedProfilesMask)
+}
+
+// DeviceWorkloadPowerProfileUpdateProfiles_v1 requests power profiles, in addition to those that were or in place of
+// them, or takes requests back.
+func DeviceWorkloadPowerProfileUpdateProfiles_v1(d *engine.Device, p *abi.WorkloadPowerProfileUpdateProfiles_v1_t) abi.Return {
+	return powerProfiles(d, p.Operation, p.UpdateProfilesMask)
 }

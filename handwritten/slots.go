@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/simulate"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
@@ -45,6 +46,21 @@ func InternalSlot23(s *engine.Snapshot, busID1, busID2 string) (uint32, abi.Retu
 var smiLevels = []abi.GpuTopologyLevel_t{
 	abi.TOPOLOGY_SINGLE, abi.TOPOLOGY_MULTIPLE, abi.TOPOLOGY_HOSTBRIDGE, abi.TOPOLOGY_NODE, abi.TOPOLOGY_SYSTEM,
 }
+
+// InternalSlot20 answers that no GPU drives the console.
+func InternalSlot20(*engine.Device) (uint32, abi.Return) { return 0, abi.SUCCESS }
+
+// InternalSlot182 is the number of a group of GPUs. Nobody asks for its members.
+func InternalSlot182(*engine.Snapshot) (uint64, abi.Return) { return 1, abi.SUCCESS }
+
+// InternalSlot183 is the number of further GPUs that have to be reset with a group.
+func InternalSlot183(_ *engine.Snapshot, _, _ uint64) (uint32, abi.Return) { return 0, abi.SUCCESS }
+
+// InternalSlot184 ends a group.
+func InternalSlot184(*engine.Snapshot, uint64) abi.Return { return abi.SUCCESS }
+
+// InternalSlot13 resets the GPU.
+func InternalSlot13(d *engine.Device) abi.Return { return d.Change((*change.Tx).Reset) }
 
 // InternalSlot65 is the GPU's architecture.
 func InternalSlot65(d *engine.Device) (abi.DeviceArchitecture_t, abi.Return) {

@@ -2,13 +2,13 @@ package handwritten
 
 import (
 	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
 // DeviceGetTemperature is the GPU's temperature, in °C. TEMPERATURE_GPU_MAX is NOT_SUPPORTED, since no profile has that
 // reading.
-// have them.
 func DeviceGetTemperature(d *engine.Device, sensor abi.TemperatureSensors_t) (uint32, abi.Return) {
 	switch sensor {
 	case abi.TEMPERATURE_GPU:
@@ -50,25 +50,25 @@ func DeviceGetMarginTemperature(d *engine.Device, t *abi.MarginTemperature_v1_t)
 	return ret
 }
 
-// DeviceGetNumFans is the number of fans.
-func DeviceGetNumFans(d *engine.Device) (uint32, abi.Return) { return opt(fans(d)) }
-
-// fans is the number of fans; one if the profile only gives their speed.
-func fans(d *engine.Device) profiles.Opt[uint32] {
-	if !d.Fan.Count.Valid && d.Fan.SpeedPercent.Valid {
-		return profiles.Some[uint32](1)
-	}
-	return d.Fan.Count
+// DeviceSetTemperatureThreshold sets the temperature that the fans aim at, in °C, the only threshold that can be set.
+func DeviceSetTemperatureThreshold(d *engine.Device, threshold abi.TemperatureThresholds_t, degrees int32) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.TemperatureThreshold(i, threshold, degrees) })
 }
 
-// DeviceGetFanSpeed is the fans' speed, in percent of the highest.
+// DeviceGetNumFans is the number of fans.
+func DeviceGetNumFans(d *engine.Device) (uint32, abi.Return) {
+	n := change.Fans(d.Device)
+	return opt(profiles.Opt[uint32]{Value: n, Valid: n > 0 || d.Fan.Count.Valid})
+}
+
+// DeviceGetFanSpeed is the first fan's speed, in percent of the highest.
 func DeviceGetFanSpeed(d *engine.Device) (uint32, abi.Return) {
-	return opt(as[uint32](d.Fan.SpeedPercent))
+	return opt(as[uint32](change.FanSpeed(d.Device, 0)))
 }
 
 // fan answers a fan's number: INVALID_ARGUMENT if there is no such fan, NOT_SUPPORTED if there are no fans.
 func fan(d *engine.Device, number uint32, value profiles.Opt[profiles.Percent]) (uint32, abi.Return) {
-	if n := fans(d).Or(0); n > 0 && number >= n {
+	if n := change.Fans(d.Device); n > 0 && number >= n {
 		return 0, abi.ERROR_INVALID_ARGUMENT
 	}
 	return opt(as[uint32](value))
@@ -76,10 +76,43 @@ func fan(d *engine.Device, number uint32, value profiles.Opt[profiles.Percent]) 
 
 // DeviceGetFanSpeed_v2 is one fan's speed, in percent of the highest; INVALID_ARGUMENT if there is no such fan.
 func DeviceGetFanSpeed_v2(d *engine.Device, number uint32) (uint32, abi.Return) {
-	return fan(d, number, d.Fan.SpeedPercent)
+	return fan(d, number, change.FanSpeed(d.Device, number))
 }
 
 // DeviceGetTargetFanSpeed is the target speed of a fan, in percent of the highest.
 func DeviceGetTargetFanSpeed(d *engine.Device, number uint32) (uint32, abi.Return) {
-	return fan(d, number, d.Fan.TargetSpeedPercent)
+	target := d.Fan.TargetSpeedPercent
+	if change.FanPolicy(d.Device, number) == abi.FAN_POLICY_MANUAL {
+		target = change.FanSpeed(d.Device, number)
+	}
+	return fan(d, number, target)
+}
+
+// DeviceGetMinMaxFanSpeed is the lowest and the highest speed that can be set, in percent of the highest.
+func DeviceGetMinMaxFanSpeed(d *engine.Device) (least, most uint32, ret abi.Return) {
+	if change.Fans(d.Device) == 0 {
+		return 0, 0, abi.ERROR_NOT_SUPPORTED
+	}
+	return uint32(d.Fan.MinSpeedPercent.Or(0)), uint32(d.Fan.MaxSpeedPercent.Or(100)), abi.SUCCESS
+}
+
+// DeviceGetFanControlPolicy_v2 says whether a fan follows the temperature or has a speed of its own.
+func DeviceGetFanControlPolicy_v2(d *engine.Device, number uint32) (abi.FanControlPolicy_t, abi.Return) {
+	_, ret := fan(d, number, change.FanSpeed(d.Device, number))
+	return change.FanPolicy(d.Device, number), ret
+}
+
+// DeviceSetFanSpeed_v2 gives a fan a speed of its own, in percent of the highest.
+func DeviceSetFanSpeed_v2(d *engine.Device, number, percent uint32) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.SetFanSpeed(i, number, percent) })
+}
+
+// DeviceSetDefaultFanSpeed_v2 makes a fan follow the temperature.
+func DeviceSetDefaultFanSpeed_v2(d *engine.Device, number uint32) abi.Return {
+	return DeviceSetFanControlPolicy(d, number, abi.FAN_POLICY_TEMPERATURE_CONTINOUS_SW)
+}
+
+// DeviceSetFanControlPolicy makes a fan follow the temperature, or keep the speed that it has.
+func DeviceSetFanControlPolicy(d *engine.Device, number uint32, policy abi.FanControlPolicy_t) abi.Return {
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.SetFanPolicy(i, number, policy) })
 }

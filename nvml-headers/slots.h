@@ -21,7 +21,22 @@ nvmlReturn_t nvmlInternalSlot75(unsigned int index, unsigned int *domain, unsign
  * NV1 and so on, but nvidia-smi counts the links itself. */
 nvmlReturn_t nvmlInternalSlot23(const char *busId1, const char *busId2, unsigned int *level);
 
-/* 390, 418: architecture. topo -m needs it, and 418 uses it to choose the ECC counters that it prints. */
+/* --gpu-reset: whether the GPU drives the console */
+nvmlReturn_t nvmlInternalSlot20(nvmlDevice_t device, unsigned int *primary);
+/* --gpu-reset: the number of a new group of GPUs. An array of devices and their number follow. 470, 535 and 550 take
+ * the group along to entry 183 and give it back to entry 184. */
+nvmlReturn_t nvmlInternalSlot182(unsigned long long *group);
+/* --gpu-reset: other GPUs that have to be reset with those of a group; the list has room for 48 bus ids or handles, and
+ * what it holds was never seen. A count other than 0 refuses the reset. */
+nvmlReturn_t nvmlInternalSlot183(unsigned long long group, unsigned long long list, unsigned int *count);
+/* --gpu-reset: the end of a group */
+nvmlReturn_t nvmlInternalSlot184(unsigned long long group);
+/* --gpu-reset: resets the GPU. nvidia-smi calls it for each GPU if entry 169 answers an error; otherwise it calls entry
+ * 168 with the number of GPUs and their handles. */
+nvmlReturn_t nvmlInternalSlot13(nvmlDevice_t device);
+
+/* 390, 418: architecture. topo -m needs it, and 418 uses it to choose the ECC counters that it prints. 470 asks for it
+ * before it resets a GPU. */
 nvmlReturn_t nvmlInternalSlot65(nvmlDevice_t device, nvmlDeviceArchitecture_t *architecture);
 /* whether dmon and pmon may monitor the GPU; 390 asks both entries */
 nvmlReturn_t nvmlInternalSlot72(nvmlDevice_t device, unsigned int *supported);

@@ -62,6 +62,10 @@ type Properties struct {
 
 	// Power is the GPU's power.
 	Power Power `yaml:"power"`
+	// PowerSmoothing is how the power is smoothed.
+	PowerSmoothing PowerSmoothing `yaml:"power_smoothing"`
+	// WorkloadPowerProfiles are the power profiles that the board has for kinds of work.
+	WorkloadPowerProfiles WorkloadPowerProfiles `yaml:"workload_power_profiles"`
 	// MemoryPower is the power of the GPU's memory.
 	MemoryPower PowerDraw `yaml:"memory_power"`
 	// ModulePower is the power of the module that carries GPU and CPU.
@@ -72,6 +76,8 @@ type Properties struct {
 	Fan Fan `yaml:"fan"`
 	// Clocks is the GPU's clocks.
 	Clocks Clocks `yaml:"clocks"`
+	// ClockOffsets is how far clocks are shifted.
+	ClockOffsets ClockOffsets `yaml:"clock_offsets"`
 	// ClocksThrottleReasons says why clocks are held down.
 	ClocksThrottleReasons ClocksThrottleReasons `yaml:"clocks_throttle_reasons"`
 	// SupportedClocks are the clocks that can be asked for.
@@ -103,6 +109,8 @@ type Properties struct {
 	PersistenceMode Opt[Enabled] `yaml:"persistence_mode"`
 	// ComputeMode says who may compute on the GPU.
 	ComputeMode Opt[string] `yaml:"compute_mode" enum:"default,exclusive_thread,prohibited,exclusive_process"`
+	// APIRestriction says which setters are for administrators alone.
+	APIRestriction APIRestriction `yaml:"api_restriction"`
 	// MIG is the GPU's MIG mode.
 	MIG DeviceMIG `yaml:"mig"`
 	// GPUOperationMode is the GPU operation mode of some Tesla and Quadro boards.
@@ -137,6 +145,8 @@ type Properties struct {
 	GPM GPM `yaml:"gpm"`
 	// Failure makes the GPU fail.
 	Failure Failure `yaml:"failure"`
+	// NVLinkLowPower is when idle NVLinks go into their low power state.
+	NVLinkLowPower NVLinkLowPower `yaml:"nvlink_low_power"`
 	// NVLinkError makes the link errors grow.
 	NVLinkError NVLinkError `yaml:"nvlink_error"`
 }
@@ -211,6 +221,27 @@ type DeviceMIG struct {
 	ModePending Opt[Enabled] `yaml:"mode_pending"`
 	// MaxGPUInstances is how many instances the GPU can be cut into.
 	MaxGPUInstances Opt[uint32] `yaml:"max_gpu_instances" range:"0..8"`
+}
+
+// APIRestriction says which setters are for administrators alone.
+type APIRestriction struct {
+	// ApplicationClocks says that the setter of applications clocks is; it is when absent.
+	ApplicationClocks Opt[Enabled] `yaml:"application_clocks"`
+	// AutoBoostedClocks says that the switch of auto boosted clocks is; it is for everybody when absent.
+	AutoBoostedClocks Opt[Enabled] `yaml:"auto_boosted_clocks"`
+}
+
+// NVLinkLowPower is when idle NVLinks go into their low power state. A board without a lowest and a highest threshold
+// does not let anybody set it.
+type NVLinkLowPower struct {
+	// Threshold is how long a link has to be idle, in units of 100 µs; Default when absent.
+	Threshold Opt[uint32] `yaml:"threshold"`
+	// Default is Threshold after a reset, in units of 100 µs.
+	Default Opt[uint32] `yaml:"default"`
+	// Min is the lowest threshold, in units of 100 µs.
+	Min Opt[uint32] `yaml:"min"`
+	// Max is the highest threshold, in units of 100 µs.
+	Max Opt[uint32] `yaml:"max"`
 }
 
 // GPUOperationMode is the GPU operation mode.

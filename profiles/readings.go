@@ -125,6 +125,48 @@ type Power struct {
 	Smoothing Opt[string] `yaml:"smoothing" enum:"enabled,disabled,no_permission=insufficient_permissions"`
 }
 
+// PowerSmoothing is how the power is smoothed, if Power.Smoothing says that it is.
+type PowerSmoothing struct {
+	// MinFloorPercent is the lowest floor that a profile can have, in percent of the total power; 0 when absent.
+	MinFloorPercent Opt[float64] `yaml:"min_floor_percent" range:"0..100"`
+	// MaxFloorPercent is the highest floor that a profile can have, in percent of the total power; 100 when absent.
+	MaxFloorPercent Opt[float64] `yaml:"max_floor_percent" range:"0..100"`
+	// ActiveProfile is the number of the profile in force, from 0.
+	ActiveProfile Opt[uint32] `yaml:"active_profile" range:"0..4"`
+	// Profiles are the profiles that can be chosen.
+	Profiles []SmoothingProfile `yaml:"profiles"`
+}
+
+// SmoothingProfile is a profile of power smoothing.
+type SmoothingProfile struct {
+	// FloorPercent is the lowest power that is drawn, in percent of the total power.
+	FloorPercent Opt[float64] `yaml:"floor_percent" range:"0..100"`
+	// RampUpRate is how fast the power may rise, in W/s.
+	RampUpRate Opt[float64] `yaml:"ramp_up_rate"`
+	// RampDownRate is how fast the power may fall, in W/s.
+	RampDownRate Opt[float64] `yaml:"ramp_down_rate"`
+	// RampDownHysteresis is how long the power stays up before it falls, in ms.
+	RampDownHysteresis Opt[float64] `yaml:"ramp_down_hysteresis"`
+}
+
+// WorkloadPowerProfiles are the power profiles that the board has for kinds of work.
+type WorkloadPowerProfiles struct {
+	// Supported are the profiles that the board has.
+	Supported []WorkloadPowerProfile `yaml:"supported"`
+	// Requested are the numbers of the profiles that were asked for.
+	Requested []uint32 `yaml:"requested" range:"0..254"`
+}
+
+// WorkloadPowerProfile is a power profile for a kind of work.
+type WorkloadPowerProfile struct {
+	// ID is the profile's number, one of NVML's.
+	ID uint32 `yaml:"id" range:"0..254" required:"yes"`
+	// Priority decides between profiles that exclude each other: the lower number wins.
+	Priority uint32 `yaml:"priority"`
+	// Conflicts are the numbers of the profiles that this one excludes.
+	Conflicts []uint32 `yaml:"conflicts" range:"0..254"`
+}
+
 // PowerDraw is the power that a part of the board draws.
 type PowerDraw struct {
 	// CurrentDrawMW is the power drawn now, in mW.
@@ -192,6 +234,20 @@ type Fan struct {
 	SpeedPercent Opt[Percent] `yaml:"speed_percent"`
 	// TargetSpeedPercent is the speed that they aim at, in percent of the highest.
 	TargetSpeedPercent Opt[Percent] `yaml:"target_speed_percent"`
+	// MinSpeedPercent is the lowest speed that can be set, in percent of the highest; 0 when absent.
+	MinSpeedPercent Opt[Percent] `yaml:"min_speed_percent"`
+	// MaxSpeedPercent is the highest speed that can be set, in percent of the highest; 100 when absent.
+	MaxSpeedPercent Opt[Percent] `yaml:"max_speed_percent"`
+	// Manual are the fans that run at a speed of their own and not after the temperature.
+	Manual []ManualFan `yaml:"manual"`
+}
+
+// ManualFan is a fan that somebody has taken over.
+type ManualFan struct {
+	// Fan is the fan's number, from 0.
+	Fan uint32 `yaml:"fan" required:"yes"`
+	// SpeedPercent is its speed, in percent of the highest; as all fans when absent.
+	SpeedPercent Opt[Percent] `yaml:"speed_percent"`
 }
 
 // Clocks is a GPU's clocks, all in MHz.
@@ -234,6 +290,23 @@ type Clocks struct {
 	AutoBoost Opt[Enabled] `yaml:"auto_boost"`
 	// AutoBoostDefault is AutoBoost after a reset.
 	AutoBoostDefault Opt[Enabled] `yaml:"auto_boost_default"`
+}
+
+// ClockOffsets is how far clocks are shifted from what the board's maker set, all in MHz. A board without a lowest and a
+// highest offset does not let anybody shift that clock.
+type ClockOffsets struct {
+	// GraphicsMHz is the offset of the graphics clock, in MHz; 0 when absent.
+	GraphicsMHz Opt[int32] `yaml:"graphics_mhz"`
+	// GraphicsMinMHz is the lowest offset of the graphics clock, in MHz.
+	GraphicsMinMHz Opt[int32] `yaml:"graphics_min_mhz"`
+	// GraphicsMaxMHz is the highest offset of the graphics clock, in MHz.
+	GraphicsMaxMHz Opt[int32] `yaml:"graphics_max_mhz"`
+	// MemoryMHz is the offset of the memory clock, in MHz; 0 when absent.
+	MemoryMHz Opt[int32] `yaml:"memory_mhz"`
+	// MemoryMinMHz is the lowest offset of the memory clock, in MHz.
+	MemoryMinMHz Opt[int32] `yaml:"memory_min_mhz"`
+	// MemoryMaxMHz is the highest offset of the memory clock, in MHz.
+	MemoryMaxMHz Opt[int32] `yaml:"memory_max_mhz"`
 }
 
 // ClocksThrottleReasons says why clocks are held down. The board does not know a reason that is absent.

@@ -17,7 +17,11 @@ const (
 	BySetter   = "nvml"      // NVML's setters, which a reset of the GPU takes back
 	ByFault    = "fail:"     // nvmlfab fail
 	ByScenario = "scenario:" // nvmlfab play
+	ByBoard    = "board"     // NVML's setters, where a reset keeps what they set
 )
+
+// bySetters reports whether a layer is one that a reset of the GPU takes back.
+func bySetters(l state.Layer) bool { return l.By == BySetter }
 
 // Tx is an unfinished change. Nobody sees its effects before the state is committed.
 type Tx struct {
@@ -223,9 +227,7 @@ func (t *Tx) notice(i int, before, after *profiles.Device) {
 	if before.PerformanceState != after.PerformanceState {
 		t.Event(i, abi.EventTypePState, uint64(after.PerformanceState.Value))
 	}
-	if clocks := func(c profiles.Clocks) [3]profiles.Opt[uint32] {
-		return [3]profiles.Opt[uint32]{c.GraphicsCurrent, c.SMCurrent, c.MemoryCurrent}
-	}; clocks(before.Clocks) != clocks(after.Clocks) {
+	if before.Clocks != after.Clocks || before.ClockOffsets != after.ClockOffsets {
 		t.Event(i, abi.EventTypeClock, 0)
 	}
 	if f := after.Failure; f.Xid.Code.Valid && !f.Waits() && f != before.Failure {

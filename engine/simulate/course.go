@@ -32,6 +32,7 @@ type Readings struct {
 	// TLimitC is how far the GPU is below its limit, in °C; it falls as the temperature rises.
 	TLimitC                      profiles.Opt[int32]
 	GraphicsMHz, SMMHz, VideoMHz profiles.Opt[uint32]
+	MemoryMHz                    profiles.Opt[uint32]
 	KnownReasons, ReasonsInForce Reason
 }
 
@@ -188,7 +189,8 @@ func (r *row) read(c *Course, l load, temperature int32) {
 	in := &c.in
 	r.gpu, r.memory, r.temperature = uint8(l.gpu), uint8(l.memory), temperature
 
-	speed := in.locked() // of the clocks that the profile gives
+	speed, limits := in.set(l.gpu > 0) // of the clocks that the profile gives
+	r.limits |= limits
 	if in.temperatureMoves() {
 		hot := func(threshold profiles.Opt[int64]) bool {
 			return threshold.Valid && int64(temperature) >= threshold.Value
@@ -215,9 +217,14 @@ func (r *row) read(c *Course, l load, temperature int32) {
 			r.power = limit
 		}
 	}
-	r.graphics = c.clock(in.clocks.GraphicsCurrent, speed)
-	r.sm = c.clock(in.clocks.SMCurrent, speed)
-	r.video = c.clock(in.clocks.VideoCurrent, speed)
+	shift := int64(0)
+	if l.gpu > 0 {
+		shift = int64(in.settings.OffsetMHz)
+	}
+	r.graphics = c.clock(in.clocks.GraphicsCurrent, speed, shift)
+	r.sm = c.clock(in.clocks.SMCurrent, speed, shift)
+	r.video = c.clock(in.clocks.VideoCurrent, speed, 0)
+	r.video = min(r.video, max(in.clocks.VideoMax.Or(r.video), in.clocks.VideoCurrent.Value))
 	r.reasons = in.inForce(c.given, r) & c.known
 }
 
@@ -228,30 +235,42 @@ const (
 	hwSlowdown = 0.5
 )
 
-// locked is the speed of the graphics clock within the range that it is locked to, as a part of its full speed.
-func (in *inputs) locked() float64 {
-	clock := in.clocks.GraphicsCurrent.Or(0)
-	if clock == 0 {
-		return 1
+// set is the speed of the graphics clock as setters want it, as a part of its full speed, and what lowers it. A lock
+// counts more than the applications clock.
+func (in *inputs) set(busy bool) (speed float64, limits Reason) {
+	full, s := in.clocks.GraphicsCurrent.Or(0), &in.settings
+	if full == 0 {
+		return 1, 0
 	}
-	locked := max(clock, in.settings.LockedMinMHz.Or(clock))
-	return float64(min(locked, in.settings.LockedMaxMHz.Or(locked))) / float64(clock)
+	clock := full
+	if busy {
+		clock = uint32(max(int64(full)+int64(s.OffsetMHz), 0))
+	}
+	switch {
+	case s.LockedMinMHz.Valid || s.LockedMaxMHz.Valid:
+		clock = max(clock, s.LockedMinMHz.Or(clock))
+		clock = min(clock, s.LockedMaxMHz.Or(clock))
+	case clock > s.ApplicationsMHz.Or(clock):
+		clock, limits = s.ApplicationsMHz.Value, ApplicationsClocksSetting
+	}
+	return float64(clock) / float64(full), limits
 }
 
 // clock is a clock at a part of its full speed, in MHz: the highest clock that the board supports at or below that
-// speed, but no lower than its lowest.
-func (c *Course) clock(full profiles.Opt[uint32], speed float64) uint32 {
+// speed, but no lower than its lowest. The clocks that the board supports are shifted by a number of MHz.
+func (c *Course) clock(full profiles.Opt[uint32], speed float64, shift int64) uint32 {
 	if speed == 1 {
 		return full.Value
 	}
 	mhz := uint32(float64(full.Value)*speed + 1e-6) // the margin absorbs rounding errors
+	shifted := func(step uint32) uint32 { return uint32(max(int64(step)+shift, 0)) }
 	for _, step := range c.steps {
-		if step <= mhz {
-			return step
+		if shifted(step) <= mhz {
+			return shifted(step)
 		}
 	}
 	if n := len(c.steps); n > 0 {
-		return min(full.Value, c.steps[n-1])
+		return min(full.Value, shifted(c.steps[n-1]))
 	}
 	return mhz
 }
@@ -304,6 +323,7 @@ func (c *Course) template() Readings {
 		GraphicsMHz:  in.clocks.GraphicsCurrent,
 		SMMHz:        in.clocks.SMCurrent,
 		VideoMHz:     in.clocks.VideoCurrent,
+		MemoryMHz:    in.memory,
 		KnownReasons: c.known,
 	}
 	if in.loadMoves() {

@@ -21,6 +21,10 @@ type Settings struct {
 	PowerLimitMW profiles.Opt[uint32]
 	// LockedMinMHz and LockedMaxMHz are the range that the graphics clock is locked to, in MHz.
 	LockedMinMHz, LockedMaxMHz profiles.Opt[uint32]
+	// ApplicationsMHz is the graphics clock that applications run at, in MHz; not valid while that is the default one.
+	ApplicationsMHz profiles.Opt[uint32]
+	// OffsetMHz is how far the graphics clock of a busy GPU is shifted, in MHz.
+	OffsetMHz int32
 }
 
 // SettingsOf are what was set on a device.
@@ -29,7 +33,32 @@ func SettingsOf(d *profiles.Device) Settings {
 	if limit := d.Power.RequestedLimitMW; limit.Valid && limit != d.Power.DefaultLimitMW {
 		s.PowerLimitMW = limit
 	}
+	if clock := d.Clocks.GraphicsApp; clock.Valid && d.Clocks.GraphicsAppDefault.Valid && clock != d.Clocks.GraphicsAppDefault {
+		s.ApplicationsMHz = clock
+	}
+	s.OffsetMHz = d.ClockOffsets.GraphicsMHz.Or(0)
 	return s
+}
+
+// memoryClock is the memory clock, in MHz. Applications and locks choose among the clocks that the board has.
+func memoryClock(d *profiles.Device) profiles.Opt[uint32] {
+	c := &d.Clocks
+	if !c.MemoryCurrent.Valid {
+		return c.MemoryCurrent
+	}
+	clock := c.MemoryCurrent.Value
+	if c.MemoryApp.Valid && c.MemoryAppDefault.Valid && c.MemoryApp != c.MemoryAppDefault {
+		clock = min(clock, c.MemoryApp.Value)
+	}
+	least, most := c.MemoryLockedMin.Or(clock), c.MemoryLockedMax.Or(clock)
+	if clock < least || clock > most {
+		for _, m := range d.SupportedClocks.MemoryClocks { // highest first
+			if clock = m.FreqMHz; clock <= most {
+				break
+			}
+		}
+	}
+	return profiles.Some(uint32(max(int64(clock)+int64(d.ClockOffsets.MemoryMHz.Or(0)), 0)))
 }
 
 const (
@@ -51,6 +80,7 @@ type inputs struct {
 	thermal     profiles.Thermal
 	clocks      profiles.Clocks
 	reasons     profiles.ClocksThrottleReasons
+	memory      profiles.Opt[uint32] // clock, in MHz
 	settings    Settings
 }
 
@@ -58,7 +88,7 @@ type inputs struct {
 func inputsOf(d *profiles.Device, s Settings) inputs {
 	in := inputs{
 		device: identity(d.UUID), dynamic: d.DynamicMetrics, utilization: d.Utilization, power: d.Power, thermal: d.Thermal,
-		clocks: d.Clocks, reasons: d.ClocksThrottleReasons, settings: s,
+		clocks: d.Clocks, reasons: d.ClocksThrottleReasons, memory: memoryClock(d), settings: s,
 	}
 	var encoder, decoder uint32
 	for i := range d.Processes {
@@ -82,7 +112,8 @@ func atLeast(percent *profiles.Opt[uint32], n uint32) {
 	}
 }
 
-// Readings change if the profile's dynamic_metrics has a section for them. The power also follows a limit that was set.
+// Readings change if the profile's dynamic_metrics has a section for them. The power also follows a limit that was set,
+// and clocks that were.
 func (in *inputs) loadMoves() bool {
 	return in.dynamic.Utilization != profiles.DynamicUtilization{}
 }
@@ -90,7 +121,8 @@ func (in *inputs) temperatureMoves() bool {
 	return in.dynamic.Temperature != profiles.DynamicTemperature{}
 }
 func (in *inputs) powerMoves() bool {
-	return in.dynamic.Power != profiles.DynamicPower{} || in.settings.PowerLimitMW.Valid
+	s := &in.settings
+	return in.dynamic.Power != profiles.DynamicPower{} || s.PowerLimitMW.Valid || s.LockedMaxMHz.Valid || s.ApplicationsMHz.Valid
 }
 
 // heats reports whether the temperature rises with the load. It does unless the profile describes a wave.

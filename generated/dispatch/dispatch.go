@@ -12,7 +12,7 @@ import (
 )
 
 // ModelHash identifies what front and core have to agree on; they compare it at load.
-const ModelHash uint64 = 0x14aa1d3331a40baa
+const ModelHash uint64 = 0x92005503c22f376b
 
 // Function unpacks the arguments of one symbol: s is the snapshot of the call, and a its block of argument words.
 type Function func(s *engine.Snapshot, a unsafe.Pointer) abi.Return
@@ -22,6 +22,9 @@ calls holds the function of every retired stub by number. Entries of nvidia-smi'
 and stand in slots, by their place in that table.
 */
 var calls = [...]Function{
+	4:   callDeviceClearAccountingPids,
+	6:   callDeviceClearEccErrorCounts,
+	10:  callDeviceGetAPIRestriction,
 	11:  callDeviceGetAccountingBufferSize,
 	12:  callDeviceGetAccountingMode,
 	13:  callDeviceGetAccountingPids,
@@ -133,7 +136,21 @@ var calls = [...]Function{
 	145: callDeviceGetVirtualizationMode,
 	146: callDeviceIsMigDeviceHandle,
 	148: callDeviceOnSameBoard,
+	153: callDeviceResetApplicationsClocks,
+	154: callDeviceResetGpuLockedClocks,
+	155: callDeviceResetNvLinkErrorCounters,
+	157: callDeviceSetAPIRestriction,
+	158: callDeviceSetAccountingMode,
+	159: callDeviceSetApplicationsClocks,
+	160: callDeviceSetAutoBoostedClocksEnabled,
+	161: callDeviceSetComputeMode,
+	163: callDeviceSetDefaultAutoBoostedClocksEnabled,
+	165: callDeviceSetEccMode,
+	166: callDeviceSetGpuLockedClocks,
+	167: callDeviceSetGpuOperationMode,
 	170: callDeviceSetPersistenceMode,
+	171: callDeviceSetPowerManagementLimit,
+	172: callDeviceSetVirtualizationMode,
 	173: callDeviceValidateInforom,
 	175: callEventSetCreate,
 	176: callEventSetFree,
@@ -153,6 +170,9 @@ var calls = [...]Function{
 	203: callUnitGetCount,
 	247: callDeviceGetMPSComputeRunningProcesses_v2,
 	248: callDeviceGetNvLinkRemoteDeviceType,
+	249: callDeviceResetMemoryLockedClocks,
+	250: callDeviceSetMemoryLockedClocks,
+	251: callDeviceSetTemperatureThreshold,
 	252: callGetExcludedDeviceCount,
 	253: callGetExcludedDeviceInfoByIndex,
 	257: callDeviceGetComputeRunningProcesses_v3,
@@ -164,12 +184,24 @@ var calls = [...]Function{
 	265: callDeviceGetNumGpuCores,
 	266: callDeviceGetPcieLinkMaxSpeed,
 	272: callDeviceGetDefaultEccMode,
+	274: callDeviceGetGpcClkVfOffset,
 	275: callDeviceGetGspFirmwareMode,
 	276: callDeviceGetGspFirmwareVersion,
+	278: callDeviceGetMinMaxFanSpeed,
 	279: callDeviceGetPcieSpeed,
+	282: callDeviceSetDefaultFanSpeed_v2,
+	283: callDeviceSetFanSpeed_v2,
+	284: callDeviceSetGpcClkVfOffset,
+	286: callDeviceGetGpcClkMinMaxVfOffset,
+	287: callDeviceGetMemClkMinMaxVfOffset,
+	288: callDeviceGetMemClkVfOffset,
 	291: callDeviceGetTargetFanSpeed,
+	292: callDeviceSetMemClkVfOffset,
+	302: callDeviceGetFanControlPolicy_v2,
 	303: callDeviceGetGpuFabricInfo,
 	304: callDeviceGetGpuMaxPcieLinkGeneration,
+	309: callDeviceSetFanControlPolicy,
+	310: callDeviceSetNvLinkDeviceLowPowerThreshold,
 	319: callDeviceGetConfComputeProtectedMemoryUsage,
 	320: callDeviceGetCurrentClocksEventReasons,
 	321: callDeviceGetJpgUtilization,
@@ -178,21 +210,33 @@ var calls = [...]Function{
 	324: callDeviceGetOfaUtilization,
 	326: callDeviceGetSramEccErrorStatus,
 	327: callDeviceGetSupportedClocksEventReasons,
+	329: callDeviceSetPowerManagementLimit_v2,
 	334: callSystemGetConfComputeState,
 	338: callDeviceGetC2cModeInfoV,
 	339: callDeviceGetGpuFabricInfoV,
 	341: callDeviceGetPciInfoExt,
 	356: callDeviceGetCapabilities,
+	357: callDeviceGetClockOffsets,
 	358: callDeviceGetDriverModel_v2,
+	359: callDeviceSetClockOffsets,
 	364: callDeviceGetDramEncryptionMode,
 	366: callDeviceGetMarginTemperature,
 	370: callDeviceGetPlatformInfo,
 	371: callDeviceGetTemperatureV,
+	372: callDevicePowerSmoothingActivatePresetProfile,
+	373: callDevicePowerSmoothingSetState,
+	374: callDevicePowerSmoothingUpdatePresetProfileParam,
+	375: callDeviceSetDramEncryptionMode,
+	377: callDeviceWorkloadPowerProfileClearRequestedProfiles,
+	378: callDeviceWorkloadPowerProfileGetCurrentProfiles,
+	379: callDeviceWorkloadPowerProfileGetProfilesInfo,
+	380: callDeviceWorkloadPowerProfileSetRequestedProfiles,
 	382: callDeviceGetHandleByUUIDV,
 	396: callDeviceGetAddressingMode,
 	399: callDeviceGetPdi,
 	401: callDeviceGetRepairStatus,
 	406: callDeviceGetUnrepairableMemoryFlag_v1,
+	410: callDeviceWorkloadPowerProfileUpdateProfiles_v1,
 	411: callDeviceGetRemappedRows_v2,
 	419: callDeviceGetAccountingStats_v2,
 	424: callDeviceGetGpuFabricInfo_v4,
@@ -200,6 +244,8 @@ var calls = [...]Function{
 
 var slots = [...]Function{
 	12:  callInternalSlot12,
+	13:  callInternalSlot13,
+	20:  callInternalSlot20,
 	23:  callInternalSlot23,
 	65:  callInternalSlot65,
 	72:  callInternalSlot72,
@@ -210,6 +256,9 @@ var slots = [...]Function{
 	145: callInternalSlot145,
 	157: callInternalSlot157,
 	165: callInternalSlot165,
+	182: callInternalSlot182,
+	183: callInternalSlot183,
+	184: callInternalSlot184,
 	207: callInternalSlot207,
 	208: callInternalSlot208,
 	211: callInternalSlot211,
@@ -234,6 +283,39 @@ func Call(number uint32) Function {
 		return slots[number-0x8000]
 	}
 	return nil
+}
+
+func callDeviceClearAccountingPids(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceClearAccountingPids(v0)
+}
+
+func callDeviceClearEccErrorCounts(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceClearEccErrorCounts(v0, marshal.Word[abi.EccCounterType_t](a, 1))
+}
+
+func callDeviceGetAPIRestriction(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetAPIRestriction(v0, marshal.Word[abi.RestrictedAPI_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.EnableState_t)(p2) = r2
+	return abi.SUCCESS
 }
 
 func callDeviceGetAccountingBufferSize(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
@@ -558,6 +640,32 @@ func callDeviceGetClockInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetClockOffsets(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000018:
+		n1 = 24
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.ClockOffset_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DeviceGetClockOffsets(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
 	return abi.SUCCESS
 }
 
@@ -1161,6 +1269,23 @@ func callDeviceGetFBCStats(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callDeviceGetFanControlPolicy_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetFanControlPolicy_v2(v0, marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.FanControlPolicy_t)(p2) = r2
+	return abi.SUCCESS
+}
+
 func callDeviceGetFanSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -1215,6 +1340,45 @@ func callDeviceGetFieldValues(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	if ret = marshal.PutArray(p2, v2, 40); ret != abi.SUCCESS {
 		return ret
 	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpcClkMinMaxVfOffset(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetGpcClkMinMaxVfOffset(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*int32)(p1) = r1
+	*(*int32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpcClkVfOffset(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetGpcClkVfOffset(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*int32)(p1) = r1
 	return abi.SUCCESS
 }
 
@@ -1860,6 +2024,45 @@ func callDeviceGetMaxPcieLinkWidth(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 	return abi.SUCCESS
 }
 
+func callDeviceGetMemClkMinMaxVfOffset(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetMemClkMinMaxVfOffset(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*int32)(p1) = r1
+	*(*int32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetMemClkVfOffset(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetMemClkVfOffset(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*int32)(p1) = r1
+	return abi.SUCCESS
+}
+
 func callDeviceGetMemoryAffinity(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -1997,6 +2200,28 @@ func callDeviceGetMigMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
 	r1, r2, ret := handwritten.DeviceGetMigMode(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetMinMaxFanSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.DeviceGetMinMaxFanSpeed(v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3248,6 +3473,302 @@ func callDeviceOnSameBoard(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callDevicePowerSmoothingActivatePresetProfile(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000018:
+		n1 = 24
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.PowerSmoothingProfile_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DevicePowerSmoothingActivatePresetProfile(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDevicePowerSmoothingSetState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000008:
+		n1 = 8
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.PowerSmoothingState_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DevicePowerSmoothingSetState(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDevicePowerSmoothingUpdatePresetProfileParam(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000018:
+		n1 = 24
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.PowerSmoothingProfile_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DevicePowerSmoothingUpdatePresetProfileParam(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceResetApplicationsClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU|engine.ApplicationsClocks)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceResetApplicationsClocks(v0)
+}
+
+func callDeviceResetGpuLockedClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceResetGpuLockedClocks(v0)
+}
+
+func callDeviceResetMemoryLockedClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceResetMemoryLockedClocks(v0)
+}
+
+func callDeviceResetNvLinkErrorCounters(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceResetNvLinkErrorCounters(v0, marshal.Word[uint32](a, 1))
+}
+
+func callDeviceSetAPIRestriction(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetAPIRestriction(v0, marshal.Word[abi.RestrictedAPI_t](a, 1), marshal.Word[abi.EnableState_t](a, 2))
+}
+
+func callDeviceSetAccountingMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetAccountingMode(v0, marshal.Word[abi.EnableState_t](a, 1))
+}
+
+func callDeviceSetApplicationsClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU|engine.ApplicationsClocks)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetApplicationsClocks(v0, marshal.Word[uint32](a, 1), marshal.Word[uint32](a, 2))
+}
+
+func callDeviceSetAutoBoostedClocksEnabled(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU|engine.AutoBoostedClocks)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetAutoBoostedClocksEnabled(v0, marshal.Word[abi.EnableState_t](a, 1))
+}
+
+func callDeviceSetClockOffsets(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000018:
+		n1 = 24
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.ClockOffset_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DeviceSetClockOffsets(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceSetComputeMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetComputeMode(v0, marshal.Word[abi.ComputeMode_t](a, 1))
+}
+
+func callDeviceSetDefaultAutoBoostedClocksEnabled(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetDefaultAutoBoostedClocksEnabled(v0, marshal.Word[abi.EnableState_t](a, 1), marshal.Word[uint32](a, 2))
+}
+
+func callDeviceSetDefaultFanSpeed_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetDefaultFanSpeed_v2(v0, marshal.Word[uint32](a, 1))
+}
+
+func callDeviceSetDramEncryptionMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000008:
+		n1 = 8
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.DramEncryptionInfo_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	return handwritten.DeviceSetDramEncryptionMode(v0, &v1)
+}
+
+func callDeviceSetEccMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetEccMode(v0, marshal.Word[abi.EnableState_t](a, 1))
+}
+
+func callDeviceSetFanControlPolicy(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetFanControlPolicy(v0, marshal.Word[uint32](a, 1), marshal.Word[abi.FanControlPolicy_t](a, 2))
+}
+
+func callDeviceSetFanSpeed_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetFanSpeed_v2(v0, marshal.Word[uint32](a, 1), marshal.Word[uint32](a, 2))
+}
+
+func callDeviceSetGpcClkVfOffset(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetGpcClkVfOffset(v0, marshal.Word[int32](a, 1))
+}
+
+func callDeviceSetGpuLockedClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetGpuLockedClocks(v0, marshal.Word[uint32](a, 1), marshal.Word[uint32](a, 2))
+}
+
+func callDeviceSetGpuOperationMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetGpuOperationMode(v0, marshal.Word[abi.GpuOperationMode_t](a, 1))
+}
+
+func callDeviceSetMemClkVfOffset(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetMemClkVfOffset(v0, marshal.Word[int32](a, 1))
+}
+
+func callDeviceSetMemoryLockedClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetMemoryLockedClocks(v0, marshal.Word[uint32](a, 1), marshal.Word[uint32](a, 2))
+}
+
+func callDeviceSetNvLinkDeviceLowPowerThreshold(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.NvLinkPowerThres_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 4)
+	ret = handwritten.DeviceSetNvLinkDeviceLowPowerThreshold(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 4)
+	return abi.SUCCESS
+}
+
 func callDeviceSetPersistenceMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
 	if ret != abi.SUCCESS {
@@ -3256,12 +3777,189 @@ func callDeviceSetPersistenceMode(s *engine.Snapshot, a unsafe.Pointer) abi.Retu
 	return handwritten.DeviceSetPersistenceMode(v0, marshal.Word[abi.EnableState_t](a, 1))
 }
 
+func callDeviceSetPowerManagementLimit(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetPowerManagementLimit(v0, marshal.Word[uint32](a, 1))
+}
+
+func callDeviceSetPowerManagementLimit_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x200000c:
+		n1 = 12
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.PowerValue_v2_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DeviceSetPowerManagementLimit_v2(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceSetTemperatureThreshold(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	return handwritten.DeviceSetTemperatureThreshold(v0, marshal.Word[abi.TemperatureThresholds_t](a, 1), *(*int32)(p2))
+}
+
+func callDeviceSetVirtualizationMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetVirtualizationMode(v0, marshal.Word[abi.GpuVirtualizationMode_t](a, 1))
+}
+
 func callDeviceValidateInforom(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
 		return ret
 	}
 	return handwritten.DeviceValidateInforom(v0)
+}
+
+func callDeviceWorkloadPowerProfileClearRequestedProfiles(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000024:
+		n1 = 36
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.WorkloadPowerProfileRequestedProfiles_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DeviceWorkloadPowerProfileClearRequestedProfiles(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceWorkloadPowerProfileGetCurrentProfiles(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000064:
+		n1 = 100
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.WorkloadPowerProfileCurrentProfiles_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DeviceWorkloadPowerProfileGetCurrentProfiles(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceWorkloadPowerProfileGetProfilesInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1002bf8:
+		n1 = 11256
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.WorkloadPowerProfileProfilesInfo_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DeviceWorkloadPowerProfileGetProfilesInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceWorkloadPowerProfileSetRequestedProfiles(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000024:
+		n1 = 36
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.WorkloadPowerProfileRequestedProfiles_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DeviceWorkloadPowerProfileSetRequestedProfiles(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceWorkloadPowerProfileUpdateProfiles_v1(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.WorkloadPowerProfileUpdateProfiles_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 36)
+	ret = handwritten.DeviceWorkloadPowerProfileUpdateProfiles_v1(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 36)
+	return abi.SUCCESS
 }
 
 func callEventSetCreate(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
@@ -3406,6 +4104,14 @@ func callInternalSlot12(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callInternalSlot13(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.InternalSlot13(v0)
+}
+
 func callInternalSlot138(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -3508,6 +4214,53 @@ func callInternalSlot165(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	if ret = marshal.PutArray(p2, v2, 40); ret != abi.SUCCESS {
 		return ret
 	}
+	return abi.SUCCESS
+}
+
+func callInternalSlot182(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r0, ret := handwritten.InternalSlot182(s)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p0) = r0
+	return abi.SUCCESS
+}
+
+func callInternalSlot183(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.InternalSlot183(s, marshal.Word[uint64](a, 0), marshal.Word[uint64](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callInternalSlot184(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	return handwritten.InternalSlot184(s, marshal.Word[uint64](a, 0))
+}
+
+func callInternalSlot20(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot20(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
 	return abi.SUCCESS
 }
 

@@ -26,8 +26,8 @@ nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t computeInstance
 
 nvmlReturn_t nvmlDeviceClearAccountingPids(nvmlDevice_t device)
 {
-    (void)device;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device)};
+    return nvmlfab_admin_gate(4, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceClearCpuAffinity(nvmlDevice_t device)
@@ -38,9 +38,8 @@ nvmlReturn_t nvmlDeviceClearCpuAffinity(nvmlDevice_t device)
 
 nvmlReturn_t nvmlDeviceClearEccErrorCounts(nvmlDevice_t device, nvmlEccCounterType_t counterType)
 {
-    (void)device;
-    (void)counterType;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(counterType)};
+    return nvmlfab_admin_gate(6, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceClearFieldValues(nvmlDevice_t device, int valuesCount, nvmlFieldValue_t *values)
@@ -85,10 +84,8 @@ nvmlReturn_t nvmlDeviceFreezeNvLinkUtilizationCounter(nvmlDevice_t device, unsig
 
 nvmlReturn_t nvmlDeviceGetAPIRestriction(nvmlDevice_t device, nvmlRestrictedAPI_t apiType, nvmlEnableState_t *isRestricted)
 {
-    (void)device;
-    (void)apiType;
-    (void)isRestricted;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(apiType), NVMLFAB_WORD(isRestricted)};
+    return nvmlfab_gate(10, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAccountingBufferSize(nvmlDevice_t device, unsigned int *bufferSize)
@@ -266,9 +263,8 @@ nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, u
 
 nvmlReturn_t nvmlDeviceGetClockOffsets(nvmlDevice_t device, nvmlClockOffset_t *info)
 {
-    (void)device;
-    (void)info;
-    return nvmlfab_stub(12005082);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(info)};
+    return nvmlfab_gate(357, 12005082, a);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned int *id)
@@ -525,10 +521,8 @@ nvmlReturn_t nvmlDeviceGetFBCStats(nvmlDevice_t device, nvmlFBCStats_t *fbcStats
 
 nvmlReturn_t nvmlDeviceGetFanControlPolicy_v2(nvmlDevice_t device, unsigned int fan, nvmlFanControlPolicy_t *policy)
 {
-    (void)device;
-    (void)fan;
-    (void)policy;
-    return nvmlfab_stub(12000076);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(fan), NVMLFAB_WORD(policy)};
+    return nvmlfab_gate(302, 12000076, a);
 }
 
 nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *speed)
@@ -558,17 +552,14 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount, nvml
 
 nvmlReturn_t nvmlDeviceGetGpcClkMinMaxVfOffset(nvmlDevice_t device, int *minOffset, int *maxOffset)
 {
-    (void)device;
-    (void)minOffset;
-    (void)maxOffset;
-    return nvmlfab_stub(11008086);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(minOffset), NVMLFAB_WORD(maxOffset)};
+    return nvmlfab_gate(286, 11008086, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpcClkVfOffset(nvmlDevice_t device, int *offset)
 {
-    (void)device;
-    (void)offset;
-    return nvmlfab_stub(11007050);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(offset)};
+    return nvmlfab_gate(274, 11007050, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *gpuFabricInfo)
@@ -888,17 +879,14 @@ nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int *ma
 
 nvmlReturn_t nvmlDeviceGetMemClkMinMaxVfOffset(nvmlDevice_t device, int *minOffset, int *maxOffset)
 {
-    (void)device;
-    (void)minOffset;
-    (void)maxOffset;
-    return nvmlfab_stub(11008086);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(minOffset), NVMLFAB_WORD(maxOffset)};
+    return nvmlfab_gate(287, 11008086, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMemClkVfOffset(nvmlDevice_t device, int *offset)
 {
-    (void)device;
-    (void)offset;
-    return nvmlfab_stub(11008086);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(offset)};
+    return nvmlfab_gate(288, 11008086, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int nodeSetSize, unsigned long *nodeSet, nvmlAffinityScope_t scope)
@@ -962,10 +950,8 @@ nvmlReturn_t nvmlDeviceGetMinMaxClockOfPState(nvmlDevice_t device, nvmlClockType
 
 nvmlReturn_t nvmlDeviceGetMinMaxFanSpeed(nvmlDevice_t device, unsigned int *minSpeed, unsigned int *maxSpeed)
 {
-    (void)device;
-    (void)minSpeed;
-    (void)maxSpeed;
-    return nvmlfab_stub(11007050);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(minSpeed), NVMLFAB_WORD(maxSpeed)};
+    return nvmlfab_gate(278, 11007050, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minorNumber)
@@ -1610,23 +1596,20 @@ nvmlReturn_t nvmlDevicePerfMetricsGetSamples_v1(nvmlDevice_t device, nvmlPerfMet
 
 nvmlReturn_t nvmlDevicePowerSmoothingActivatePresetProfile(nvmlDevice_t device, nvmlPowerSmoothingProfile_t *profile)
 {
-    (void)device;
-    (void)profile;
-    return nvmlfab_stub(12008090);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(profile)};
+    return nvmlfab_admin_gate(372, 12008090, a);
 }
 
 nvmlReturn_t nvmlDevicePowerSmoothingSetState(nvmlDevice_t device, nvmlPowerSmoothingState_t *state)
 {
-    (void)device;
-    (void)state;
-    return nvmlfab_stub(12008090);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(state)};
+    return nvmlfab_admin_gate(373, 12008090, a);
 }
 
 nvmlReturn_t nvmlDevicePowerSmoothingUpdatePresetProfileParam(nvmlDevice_t device, nvmlPowerSmoothingProfile_t *profile)
 {
-    (void)device;
-    (void)profile;
-    return nvmlfab_stub(12008090);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(profile)};
+    return nvmlfab_admin_gate(374, 12008090, a);
 }
 
 nvmlReturn_t nvmlDeviceQueryDrainState(nvmlPciInfo_t *pciInfo, nvmlEnableState_t *currentState)
@@ -1674,27 +1657,26 @@ nvmlReturn_t nvmlDeviceRemoveGpu_v2(nvmlPciInfo_t *pciInfo, nvmlDetachGpuState_t
 
 nvmlReturn_t nvmlDeviceResetApplicationsClocks(nvmlDevice_t device)
 {
-    (void)device;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device)};
+    return nvmlfab_gate(153, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceResetGpuLockedClocks(nvmlDevice_t device)
 {
-    (void)device;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device)};
+    return nvmlfab_admin_gate(154, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceResetMemoryLockedClocks(nvmlDevice_t device)
 {
-    (void)device;
-    return nvmlfab_stub(11001000);
+    const uint64_t a[] = {NVMLFAB_WORD(device)};
+    return nvmlfab_admin_gate(249, 11001000, a);
 }
 
 nvmlReturn_t nvmlDeviceResetNvLinkErrorCounters(nvmlDevice_t device, unsigned int link)
 {
-    (void)device;
-    (void)link;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link)};
+    return nvmlfab_admin_gate(155, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceResetNvLinkUtilizationCounter(nvmlDevice_t device, unsigned int link, unsigned int counter)
@@ -1707,17 +1689,14 @@ nvmlReturn_t nvmlDeviceResetNvLinkUtilizationCounter(nvmlDevice_t device, unsign
 
 nvmlReturn_t nvmlDeviceSetAPIRestriction(nvmlDevice_t device, nvmlRestrictedAPI_t apiType, nvmlEnableState_t isRestricted)
 {
-    (void)device;
-    (void)apiType;
-    (void)isRestricted;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(apiType), NVMLFAB_WORD(isRestricted)};
+    return nvmlfab_admin_gate(157, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetAccountingMode(nvmlDevice_t device, nvmlEnableState_t mode)
 {
-    (void)device;
-    (void)mode;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
+    return nvmlfab_admin_gate(158, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetAdaptiveTgpMode_v1(nvmlDevice_t device, nvmlEnableState_t mode)
@@ -1729,31 +1708,26 @@ nvmlReturn_t nvmlDeviceSetAdaptiveTgpMode_v1(nvmlDevice_t device, nvmlEnableStat
 
 nvmlReturn_t nvmlDeviceSetApplicationsClocks(nvmlDevice_t device, unsigned int memClockMHz, unsigned int graphicsClockMHz)
 {
-    (void)device;
-    (void)memClockMHz;
-    (void)graphicsClockMHz;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(memClockMHz), NVMLFAB_WORD(graphicsClockMHz)};
+    return nvmlfab_gate(159, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetAutoBoostedClocksEnabled(nvmlDevice_t device, nvmlEnableState_t enabled)
 {
-    (void)device;
-    (void)enabled;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(enabled)};
+    return nvmlfab_gate(160, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetClockOffsets(nvmlDevice_t device, nvmlClockOffset_t *info)
 {
-    (void)device;
-    (void)info;
-    return nvmlfab_stub(12005082);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(info)};
+    return nvmlfab_admin_gate(359, 12005082, a);
 }
 
 nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, nvmlComputeMode_t mode)
 {
-    (void)device;
-    (void)mode;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
+    return nvmlfab_admin_gate(161, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetConfComputeUnprotectedMemSize(nvmlDevice_t device, unsigned long long sizeKiB)
@@ -1771,24 +1745,20 @@ nvmlReturn_t nvmlDeviceSetCpuAffinity(nvmlDevice_t device)
 
 nvmlReturn_t nvmlDeviceSetDefaultAutoBoostedClocksEnabled(nvmlDevice_t device, nvmlEnableState_t enabled, unsigned int flags)
 {
-    (void)device;
-    (void)enabled;
-    (void)flags;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(enabled), NVMLFAB_WORD(flags)};
+    return nvmlfab_admin_gate(163, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetDefaultFanSpeed_v2(nvmlDevice_t device, unsigned int fan)
 {
-    (void)device;
-    (void)fan;
-    return nvmlfab_stub(11007050);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(fan)};
+    return nvmlfab_admin_gate(282, 11007050, a);
 }
 
 nvmlReturn_t nvmlDeviceSetDramEncryptionMode(nvmlDevice_t device, const nvmlDramEncryptionInfo_t *dramEncryption)
 {
-    (void)device;
-    (void)dramEncryption;
-    return nvmlfab_stub(12008090);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(dramEncryption)};
+    return nvmlfab_admin_gate(375, 12008090, a);
 }
 
 nvmlReturn_t nvmlDeviceSetDriverModel(nvmlDevice_t device, nvmlDriverModel_t driverModel, unsigned int flags)
@@ -1801,47 +1771,38 @@ nvmlReturn_t nvmlDeviceSetDriverModel(nvmlDevice_t device, nvmlDriverModel_t dri
 
 nvmlReturn_t nvmlDeviceSetEccMode(nvmlDevice_t device, nvmlEnableState_t ecc)
 {
-    (void)device;
-    (void)ecc;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(ecc)};
+    return nvmlfab_admin_gate(165, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetFanControlPolicy(nvmlDevice_t device, unsigned int fan, nvmlFanControlPolicy_t policy)
 {
-    (void)device;
-    (void)fan;
-    (void)policy;
-    return nvmlfab_stub(12000076);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(fan), NVMLFAB_WORD(policy)};
+    return nvmlfab_admin_gate(309, 12000076, a);
 }
 
 nvmlReturn_t nvmlDeviceSetFanSpeed_v2(nvmlDevice_t device, unsigned int fan, unsigned int speed)
 {
-    (void)device;
-    (void)fan;
-    (void)speed;
-    return nvmlfab_stub(11007050);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(fan), NVMLFAB_WORD(speed)};
+    return nvmlfab_admin_gate(283, 11007050, a);
 }
 
 nvmlReturn_t nvmlDeviceSetGpcClkVfOffset(nvmlDevice_t device, int offset)
 {
-    (void)device;
-    (void)offset;
-    return nvmlfab_stub(11007050);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(offset)};
+    return nvmlfab_admin_gate(284, 11007050, a);
 }
 
 nvmlReturn_t nvmlDeviceSetGpuLockedClocks(nvmlDevice_t device, unsigned int minGpuClockMHz, unsigned int maxGpuClockMHz)
 {
-    (void)device;
-    (void)minGpuClockMHz;
-    (void)maxGpuClockMHz;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(minGpuClockMHz), NVMLFAB_WORD(maxGpuClockMHz)};
+    return nvmlfab_admin_gate(166, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetGpuOperationMode(nvmlDevice_t device, nvmlGpuOperationMode_t mode)
 {
-    (void)device;
-    (void)mode;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode)};
+    return nvmlfab_admin_gate(167, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetHostname_v1(nvmlDevice_t device, nvmlHostname_v1_t *hostname)
@@ -1853,9 +1814,8 @@ nvmlReturn_t nvmlDeviceSetHostname_v1(nvmlDevice_t device, nvmlHostname_v1_t *ho
 
 nvmlReturn_t nvmlDeviceSetMemClkVfOffset(nvmlDevice_t device, int offset)
 {
-    (void)device;
-    (void)offset;
-    return nvmlfab_stub(11008086);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(offset)};
+    return nvmlfab_admin_gate(292, 11008086, a);
 }
 
 nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits)
@@ -1867,10 +1827,8 @@ nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimi
 
 nvmlReturn_t nvmlDeviceSetMemoryLockedClocks(nvmlDevice_t device, unsigned int minMemClockMHz, unsigned int maxMemClockMHz)
 {
-    (void)device;
-    (void)minMemClockMHz;
-    (void)maxMemClockMHz;
-    return nvmlfab_stub(11001000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(minMemClockMHz), NVMLFAB_WORD(maxMemClockMHz)};
+    return nvmlfab_admin_gate(250, 11001000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlReturn_t *activationStatus)
@@ -1883,9 +1841,8 @@ nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlRe
 
 nvmlReturn_t nvmlDeviceSetNvLinkDeviceLowPowerThreshold(nvmlDevice_t device, nvmlNvLinkPowerThres_t *info)
 {
-    (void)device;
-    (void)info;
-    return nvmlfab_stub(12000076);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(info)};
+    return nvmlfab_admin_gate(310, 12000076, a);
 }
 
 nvmlReturn_t nvmlDeviceSetNvLinkUtilizationControl(nvmlDevice_t device, unsigned int link, unsigned int counter, nvmlNvLinkUtilizationControl_t *control, unsigned int reset)
@@ -1920,16 +1877,14 @@ nvmlReturn_t nvmlDeviceSetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t
 
 nvmlReturn_t nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, unsigned int limit)
 {
-    (void)device;
-    (void)limit;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(limit)};
+    return nvmlfab_admin_gate(171, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetPowerManagementLimit_v2(nvmlDevice_t device, nvmlPowerValue_v2_t *powerValue)
 {
-    (void)device;
-    (void)powerValue;
-    return nvmlfab_stub(12002140);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(powerValue)};
+    return nvmlfab_admin_gate(329, 12002140, a);
 }
 
 nvmlReturn_t nvmlDeviceSetPowerMizerMode_v1(nvmlDevice_t device, nvmlDevicePowerMizerModes_v1_t *powerMizerMode)
@@ -1948,10 +1903,8 @@ nvmlReturn_t nvmlDeviceSetRusdSettings_v1(nvmlDevice_t device, nvmlRusdSettings_
 
 nvmlReturn_t nvmlDeviceSetTemperatureThreshold(nvmlDevice_t device, nvmlTemperatureThresholds_t thresholdType, int *temp)
 {
-    (void)device;
-    (void)thresholdType;
-    (void)temp;
-    return nvmlfab_stub(11001000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(thresholdType), NVMLFAB_WORD(temp)};
+    return nvmlfab_admin_gate(251, 11001000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetVgpuCapabilities(nvmlDevice_t device, nvmlDeviceVgpuCapability_t capability, nvmlEnableState_t state)
@@ -1985,9 +1938,8 @@ nvmlReturn_t nvmlDeviceSetVgpuSchedulerState_v2(nvmlDevice_t device, nvmlVgpuSch
 
 nvmlReturn_t nvmlDeviceSetVirtualizationMode(nvmlDevice_t device, nvmlGpuVirtualizationMode_t virtualMode)
 {
-    (void)device;
-    (void)virtualMode;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(virtualMode)};
+    return nvmlfab_admin_gate(172, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceValidateInforom(nvmlDevice_t device)
@@ -2004,37 +1956,32 @@ nvmlReturn_t nvmlDeviceVgpuForceGspUnload(nvmlDevice_t device)
 
 nvmlReturn_t nvmlDeviceWorkloadPowerProfileClearRequestedProfiles(nvmlDevice_t device, nvmlWorkloadPowerProfileRequestedProfiles_t *requestedProfiles)
 {
-    (void)device;
-    (void)requestedProfiles;
-    return nvmlfab_stub(12008090);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(requestedProfiles)};
+    return nvmlfab_admin_gate(377, 12008090, a);
 }
 
 nvmlReturn_t nvmlDeviceWorkloadPowerProfileGetCurrentProfiles(nvmlDevice_t device, nvmlWorkloadPowerProfileCurrentProfiles_t *currentProfiles)
 {
-    (void)device;
-    (void)currentProfiles;
-    return nvmlfab_stub(12008090);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(currentProfiles)};
+    return nvmlfab_gate(378, 12008090, a);
 }
 
 nvmlReturn_t nvmlDeviceWorkloadPowerProfileGetProfilesInfo(nvmlDevice_t device, nvmlWorkloadPowerProfileProfilesInfo_t *profilesInfo)
 {
-    (void)device;
-    (void)profilesInfo;
-    return nvmlfab_stub(12008090);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(profilesInfo)};
+    return nvmlfab_gate(379, 12008090, a);
 }
 
 nvmlReturn_t nvmlDeviceWorkloadPowerProfileSetRequestedProfiles(nvmlDevice_t device, nvmlWorkloadPowerProfileRequestedProfiles_t *requestedProfiles)
 {
-    (void)device;
-    (void)requestedProfiles;
-    return nvmlfab_stub(12008090);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(requestedProfiles)};
+    return nvmlfab_admin_gate(380, 12008090, a);
 }
 
 nvmlReturn_t nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1(nvmlDevice_t device, nvmlWorkloadPowerProfileUpdateProfiles_v1_t *updateProfiles)
 {
-    (void)device;
-    (void)updateProfiles;
-    return nvmlfab_stub(13001115);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(updateProfiles)};
+    return nvmlfab_admin_gate(410, 13001115, a);
 }
 
 const char *nvmlErrorString(nvmlReturn_t result)

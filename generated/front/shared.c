@@ -2,7 +2,7 @@
 /* What the fronts of all versions have in common: the hash of the model, and nvidia-smi's table of unnamed functions. */
 #include "front.h"
 
-const uint64_t nvmlfab_model_hash = UINT64_C(0x14aa1d3331a40baa);
+const uint64_t nvmlfab_model_hash = UINT64_C(0x92005503c22f376b);
 
 _Static_assert(sizeof(nvmlInternalCount_t) == 4, "sizeof(nvmlInternalCount_t)");
 _Static_assert(offsetof(nvmlInternalCount_t, value) == 0, "offsetof(nvmlInternalCount_t, value)");
@@ -30,6 +30,12 @@ nvmlReturn_t nvmlInternalSlot12(const char *busId, unsigned int *domain, unsigne
 {
     const uint64_t a[] = {NVMLFAB_WORD(busId), NVMLFAB_WORD(domain), NVMLFAB_WORD(bus), NVMLFAB_WORD(device), NVMLFAB_WORD(function)};
     return nvmlfab_gate(0x800c, 11000000, a);
+}
+
+nvmlReturn_t nvmlInternalSlot13(nvmlDevice_t device)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device)};
+    return nvmlfab_admin_gate(0x800d, 11000000, a);
 }
 
 nvmlReturn_t nvmlInternalSlot138(nvmlDevice_t device, unsigned int *violation)
@@ -60,6 +66,30 @@ nvmlReturn_t nvmlInternalSlot165(nvmlDevice_t device, int valuesCount, nvmlField
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(valuesCount), NVMLFAB_WORD(values)};
     return nvmlfab_gate(0x80a5, 11000000, a);
+}
+
+nvmlReturn_t nvmlInternalSlot182(unsigned long long *group)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(group)};
+    return nvmlfab_gate(0x80b6, 11000000, a);
+}
+
+nvmlReturn_t nvmlInternalSlot183(unsigned long long group, unsigned long long list, unsigned int *count)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(group), NVMLFAB_WORD(list), NVMLFAB_WORD(count)};
+    return nvmlfab_gate(0x80b7, 11000000, a);
+}
+
+nvmlReturn_t nvmlInternalSlot184(unsigned long long group)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(group)};
+    return nvmlfab_gate(0x80b8, 11000000, a);
+}
+
+nvmlReturn_t nvmlInternalSlot20(nvmlDevice_t device, unsigned int *primary)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(primary)};
+    return nvmlfab_gate(0x8014, 11000000, a);
 }
 
 nvmlReturn_t nvmlInternalSlot207(nvmlDevice_t device, unsigned int *moduleId)
@@ -179,14 +209,14 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlInternalSlot12},
+    {.slot = (void (*)(void))nvmlInternalSlot13},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot20},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlInternalSlot23},
@@ -348,9 +378,9 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot182},
+    {.slot = (void (*)(void))nvmlInternalSlot183},
+    {.slot = (void (*)(void))nvmlInternalSlot184},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
