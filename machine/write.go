@@ -51,7 +51,7 @@ func (t *Tree) Write(dir string) (err error) {
 	if err := likeFolder(temp, dir); err != nil {
 		return err
 	}
-	if err := t.fill(temp); err != nil {
+	if err := t.fill(temp, madeBy(dir)); err != nil {
 		return err
 	}
 	err = unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
@@ -81,8 +81,14 @@ func clean(dir string) (string, error) {
 
 func resolve(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return real, nil
+	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return real, err
+		if e := (*fs.PathError)(nil); !errors.As(err, &e) {
+			err = fmt.Errorf("%s: too many links, or links that lead round in a circle", path)
+		}
+		return "", err
 	}
 	if _, err := os.Lstat(path); err == nil {
 		return "", fmt.Errorf("%s is a link that leads nowhere", path)
@@ -134,8 +140,17 @@ func likeFolder(name, old string) error {
 	return errors.Join(os.Chown(name, int(owner.Uid), int(owner.Gid)), os.Chmod(name, info.Mode()))
 }
 
-// fill writes the tree into an empty folder.
-func (t *Tree) fill(at string) (err error) {
+// madeBy says whether a folder that a tree is written to is of Write's making, and may be removed with the tree.
+func madeBy(dir string) bool {
+	if names, err := staged(dir); err == nil {
+		return slices.Contains(names, ".")
+	}
+	_, err := os.Lstat(dir)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// fill writes the tree into an empty folder. The list in it has the folder itself if Write made that.
+func (t *Tree) fill(at string, made bool) (err error) {
 	defer noUmask()()
 	dir, err := unix.Open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -151,6 +166,9 @@ func (t *Tree) fill(at string) (err error) {
 		return err
 	}
 	list := []string{manifestHead}
+	if made {
+		list = append(list, ".")
+	}
 	t.Walk(func(name string, _ *Node) { list = append(list, name) })
 	return os.WriteFile(filepath.Join(at, manifest), []byte(strings.Join(list, "\n")+"\n"), 0o644)
 }
@@ -254,11 +272,16 @@ func Remove(dir string) error {
 	defer root.Close()
 	var failed []error
 	names = slices.DeleteFunc(names, changes(dir))
+	own := slices.Contains(names, ".")
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "." })
 	for _, name := range append(names, manifest) {
 		err := root.Remove(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.ENOTDIR) {
 			failed = append(failed, err)
 		}
+	}
+	if !own {
+		return errors.Join(failed...)
 	}
 	if err := os.Remove(dir); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
 		failed = append(failed, err)

@@ -49,6 +49,28 @@ func TestWriteWhere(t *testing.T) {
 	assert.FileExists(t, mine)
 }
 
+// TestRemoveFolder: a folder that was there before the tree stays, however often a tree has been written to it.
+func TestRemoveFolder(t *testing.T) {
+	tree := New(parse(t, "extends: t4\n"), Options{})
+	parent := t.TempDir()
+	mine, link, fresh := filepath.Join(parent, "mine"), filepath.Join(parent, "link"), filepath.Join(parent, "fresh")
+	require.NoError(t, os.Mkdir(mine, 0o755))
+	require.NoError(t, os.Symlink("mine", link))
+	for range 2 {
+		require.NoError(t, tree.Write(link))
+		require.NoError(t, tree.Write(link))
+		require.NoError(t, Remove(link))
+		assert.Equal(t, []string{mine}, names(t, mine))
+	}
+	require.NoError(t, tree.Write(fresh))
+	require.NoError(t, tree.Write(fresh))
+	require.NoError(t, Remove(fresh))
+	assert.NoDirExists(t, fresh)
+	loop := filepath.Join(parent, "loop")
+	require.NoError(t, os.Symlink("loop", loop))
+	assert.ErrorContains(t, tree.Write(loop), loop+": too many links")
+}
+
 // TestLeftovers: what a killed writer left goes, and what another is still writing stays.
 func TestLeftovers(t *testing.T) {
 	parent := t.TempDir()
