@@ -18,6 +18,7 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/generator/binding"
 	"github.com/nvmlfab/nvmlfab/generator/emit"
+	"github.com/nvmlfab/nvmlfab/generator/model"
 	"github.com/nvmlfab/nvmlfab/generator/registry"
 )
 
@@ -326,4 +327,12 @@ func TestStaleFilesAreNamed(t *testing.T) {
 	}
 	require.NoError(t, p.generate())
 	assert.NoFileExists(t, p.path(outDir, "front/left.c"))
+}
+
+// TestNewSlots: a slot that the model lacks is not passed over.
+func TestNewSlots(t *testing.T) {
+	known := &model.Header{Functions: []*model.Function{{Name: "nvmlInternalSlot1"}}}
+	assert.NoError(t, newSlots(known, []byte("nvmlReturn_t nvmlInternalSlot1(int *x);\n")))
+	assert.ErrorContains(t, newSlots(known, []byte("nvmlReturn_t nvmlInternalSlot12(int *x);\n")),
+		"declares nvmlInternalSlot12, which is not in its model yet: run go run ./generator --update")
 }

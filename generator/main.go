@@ -151,6 +151,9 @@ func run(args []string, out io.Writer) error {
 			return err
 		}
 	}
+	if err := newSlots(p.Slots, headers.Slots); err != nil {
+		return err
+	}
 	return p.generate()
 }
 

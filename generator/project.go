@@ -7,9 +7,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/google/renameio/v2"
 	"github.com/nvmlfab/nvmlfab/generator/binding"
 	"github.com/nvmlfab/nvmlfab/generator/emit"
 	"github.com/nvmlfab/nvmlfab/generator/model"
@@ -104,6 +106,20 @@ func models() (map[string][]byte, error) {
 		}
 	}
 	return out, nil
+}
+
+// slotDeclaration is the name of a function that slots.h declares.
+var slotDeclaration = regexp.MustCompile(`\bnvmlInternalSlot[0-9]+\b`)
+
+// newSlots is an error if slots.h declares a function that the model of it lacks: without the model nothing is generated for
+// it, and nothing would say so.
+func newSlots(known *model.Header, text []byte) error {
+	for _, name := range slotDeclaration.FindAllString(string(text), -1) {
+		if !slices.ContainsFunc(known.Functions, func(f *model.Function) bool { return f.Name == name }) {
+			return fmt.Errorf("nvml-headers/slots.h declares %s, which is not in its model yet: run go run ./generator --update", name)
+		}
+	}
+	return nil
 }
 
 // updateModels rewrites the models, and appends the numbers of symbols that are new.
@@ -261,7 +277,7 @@ func write(dir string, files map[string][]byte) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, files[name], 0o644); err != nil {
+		if err := renameio.WriteFile(path, files[name], 0o644, renameio.WithTempDir(filepath.Dir(path))); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/google/renameio/v2"
 )
 
 func main() {
@@ -37,7 +39,7 @@ func run(dir string, check bool) error {
 		case check:
 			return fmt.Errorf("%s is stale: run go generate ./profiles", path)
 		default:
-			if err := os.WriteFile(path, want, 0o644); err != nil {
+			if err := renameio.WriteFile(path, want, 0o644, renameio.WithTempDir(filepath.Dir(path))); err != nil {
 				return err
 			}
 		}
