@@ -22,7 +22,8 @@ const maxFile = 4 << 20
 // top is how messages call the outermost level of a file.
 const top = "the profile"
 
-// Load reads a profile file. Every error is an [*Error] and names file and line.
+// Load reads a profile file. Every error is an [*Error] and names the file, and the line if it
+// could be read.
 func Load(path string) (*Board, error) {
 	data, err := Read(path)
 	if err != nil {
@@ -35,7 +36,7 @@ func Load(path string) (*Board, error) {
 func Read(path string) ([]byte, error) {
 	data, err := read(path)
 	if err != nil {
-		return nil, &Error{path, 1, err.Error()}
+		return nil, &Error{path, 0, err.Error()}
 	}
 	return data, nil
 }

@@ -148,17 +148,17 @@ func TestLoadUnreadable(t *testing.T) {
 	pipe := filepath.Join(dir, "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	noise := bytes.Repeat([]byte{0xff, 0xad, 0, 'x'}, 10<<20/4)
-	for _, c := range []struct{ path, want string }{
-		{filepath.Join(dir, "none.yaml"), "cannot be read: no such file or directory"},
-		{dir, "is a directory: want a profile file"},
-		{pipe, "is not a regular file"},
-		{"/dev/null", "is not a regular file"},
-		{file("empty", nil), "is empty: want at least extends or devices"},
-		{file("noise", noise), "is larger than 4 MiB: want a profile file"},
-		{file("short-noise", noise[:1000]), "is not text in UTF-8"},
+	for _, c := range []struct{ path, want string }{ // a line only where one has been read
+		{filepath.Join(dir, "none.yaml"), ": cannot be read: no such file or directory"},
+		{dir, ": is a directory: want a profile file"},
+		{pipe, ": is not a regular file"},
+		{"/dev/null", ": is not a regular file"},
+		{file("empty", nil), ":1: is empty: want at least extends or devices"},
+		{file("noise", noise), ": is larger than 4 MiB: want a profile file"},
+		{file("short-noise", noise[:1000]), ":1: is not text in UTF-8"},
 	} {
 		_, err := Load(c.path)
-		assert.EqualError(t, err, c.path+":1: "+c.want)
+		assert.EqualError(t, err, c.path+c.want)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestLoadWithoutPermission(t *testing.T) {
 	syscall.RawSyscall(syscall.SYS_SETFSUID, 65534, 0, 0)
 	defer syscall.RawSyscall(syscall.SYS_SETFSUID, uintptr(os.Getuid()), 0, 0)
 	_, err := Load(path)
-	assert.EqualError(t, err, path+":1: cannot be read: permission denied")
+	assert.EqualError(t, err, path+": cannot be read: permission denied")
 }
 
 func TestLoadFollowsLinks(t *testing.T) {

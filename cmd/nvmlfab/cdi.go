@@ -39,6 +39,9 @@ itself unless --writable is given. The staged folder and nvmlfab itself must sta
 }
 
 func (c cdiCmd) Run() error {
+	if c.Root == "" { // an unset variable, and not the working directory
+		return errors.New("--root: the folder's name is empty: name one that nvmlfab stage has written")
+	}
 	root, err := filepath.Abs(c.Root)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -35,6 +36,8 @@ func isFile(profile string) bool {
 func choose(flag *string) (p profile, err error) {
 	what, path := profileName, os.Getenv(profileFile)
 	switch {
+	case flag != nil && *flag == "":
+		return p, fmt.Errorf("--profile: the name is empty: name a shipped profile, such as %s, or a file; nvmlfab profiles list has the names", profiles.Default)
 	case flag != nil && isFile(*flag):
 		path, p.given = *flag, true
 	case flag != nil:
@@ -64,6 +67,9 @@ func (p *profile) change(gpus *uint32, driver string) error {
 		p.layers = append(p.layers, profiles.GPUs("--gpus", *gpus))
 	}
 	if driver != "" {
+		if oldest := abi.Versions[0].Driver; !realDriver.MatchString(driver) || profiles.Branch(driver) < oldest {
+			return fmt.Errorf("--driver: there is no driver %q: want a version from %d on, such as 580.105.08", driver, oldest)
+		}
 		p.layers = append(p.layers, profiles.Driver("--driver", driver))
 	}
 	if len(p.layers) > 0 {
@@ -77,6 +83,9 @@ func (p *profile) change(gpus *uint32, driver string) error {
 	}
 	return nil
 }
+
+// realDriver is the form of a driver's version: a branch of three digits, then a release.
+var realDriver = regexp.MustCompile(`^[0-9]{3}(\.[0-9]+){1,3}$`)
 
 var driverVersion = regexp.MustCompile(`^[0-9][0-9A-Za-z.-]*$`)
 

@@ -51,6 +51,11 @@ func TestStageCommand(t *testing.T) {
 	assert.FileExists(t, mine)
 	nvmlfab(t, "unstage", "--root", root).fails(t, 1, "nothing is staged in "+root)
 	nvmlfab(t, "stage", "--root", "/").fails(t, 1, "no place")
+	nvmlfab(t, "cdi", "--root", "").fails(t, 1, "--root: the folder's name is empty")
+	nvmlfab(t, "stage", "--root", root, "--profile", "").fails(t, 1, "--profile: the name is empty")
+	for _, driver := range []string{"1", "580", "449.1", "58.1", "5800.1", "580.", "580.x"} {
+		nvmlfab(t, "stage", "--root", root, "--driver", driver).fails(t, 1, "want a version from 450 on, such as 580.105.08")
+	}
 }
 
 // TestCDI: the official CDI library reads the specification and finds every GPU by index, by UUID and in "all".

@@ -118,8 +118,8 @@ func TestUsage(t *testing.T) {
 		"superfluous argument":    {[]string{"version", "1"}, `unexpected argument 1`},
 		"no profile to show":      {[]string{"profiles", "show"}, `expected "<name>"`},
 		"no file to validate":     {[]string{"profiles", "validate"}, `expected "<file> ..."`},
-		"nothing to run":          {[]string{"run"}, `expected "<cmd> ..."`},
-		"nothing after --":        {[]string{"run", "--profile", "h100", "--"}, `expected "<cmd> ..."`},
+		"nothing to run":          {[]string{"run"}, "there is no program to run: name one after the flags, as in nvmlfab run -- nvidia-smi -L"},
+		"nothing after --":        {[]string{"run", "--profile", "h100", "--"}, "there is no program to run: name one after the flags, as in nvmlfab run -- nvidia-smi -L"},
 		"no value":                {[]string{"run", "--profile"}, `--profile`},
 		"-- for a value":          {[]string{"run", "--profile", "--", "true"}, `--profile`},
 	} {

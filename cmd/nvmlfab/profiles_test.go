@@ -69,7 +69,7 @@ func TestValidate(t *testing.T) {
 	out := validate("typo.yaml", "one.yaml", "empty.yaml", "none.yaml", "some.yaml")
 	assert.Equal(t, 1, out.status)
 	assert.Equal(t, "one.yaml: ok, 1 GPU\nsome.yaml: ok, 8 GPUs\n", out.stdout)
-	assert.Regexp(t, `^nvmlfab: typo\.yaml:3: .*"?cuont"?.*\nnvmlfab: empty\.yaml:1: .+\nnvmlfab: none\.yaml:1: .+\n$`, out.stderr)
+	assert.Regexp(t, `^nvmlfab: typo\.yaml:3: .*"?cuont"?.*\nnvmlfab: empty\.yaml:1: .+\nnvmlfab: none\.yaml: .+\n$`, out.stderr)
 }
 
 // TestFullDisk: if the output cannot be written, the command fails.

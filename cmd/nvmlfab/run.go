@@ -38,7 +38,7 @@ type runCmd struct {
 	NUMA      bool     `name:"numa" help:"Show the profile's CPUs and NUMA nodes in /sys too, if it gives any, instead of the machine's."`
 	Namespace bool     `xor:"how" help:"Run the program in a mount namespace or not at all."`
 	Preload   bool     `xor:"how" help:"Preload a library into the program instead of using a mount namespace."`
-	Command   []string `arg:"" name:"cmd" passthrough:"partial" help:"The program and its arguments."`
+	Command   []string `arg:"" optional:"" name:"cmd" passthrough:"partial" help:"The program and its arguments."`
 }
 
 func (runCmd) Help() string {
@@ -64,11 +64,11 @@ The exit status is 127 if there is no such program, 126 if it cannot be executed
 
 // AfterApply removes the -- before the program, which the parser leaves in place.
 func (c *runCmd) AfterApply() error {
-	if c.Command[0] == "--" {
+	if len(c.Command) > 0 && c.Command[0] == "--" {
 		c.Command = c.Command[1:]
 	}
 	if len(c.Command) == 0 {
-		return errors.New(`expected "<cmd> ..."`)
+		return errors.New("there is no program to run: name one after the flags, as in nvmlfab run -- nvidia-smi -L")
 	}
 	return nil
 }
