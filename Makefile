@@ -88,6 +88,11 @@ fronts:
 older-fronts: $(fronts)
 	@:
 
+# What is built with another runtime is built again when NVMLFAB_UNPATCHED is set or not set any more.
+dist/unpatched: always
+	@mkdir -p $(@D); value='$(filter 1,$(NVMLFAB_UNPATCHED))'; [ -f $@ ] && [ "$$(cat $@)" = "$$value" ] || echo "$$value" > $@
+.PHONY: always
+
 # The core is one for all fronts. Its Go runtime sends no signals, gives no stack back (see makeRoom in library/core) and
 # keeps no descriptors; library/goruntime says what else is different about it.
 overlay    := $(filter-out %_test.go,$(wildcard library/goruntime/*.go))
@@ -106,7 +111,7 @@ dist/arm64/libnvgpufilter.so: export CC := aarch64-linux-gnu-gcc
 dist/arm64/libnvgpufilter.so: | dist/arm64
 
 # Without -buildid= they would hold a hash of the folder that they were built in, and without -B none one of nothing.
-dist/lib/libnvmlfab-core.so.1 $(gpufilters): $(overlay) Makefile | dist/lib
+dist/lib/libnvmlfab-core.so.1 $(gpufilters): $(overlay) dist/unpatched Makefile | dist/lib
 	@echo "go build $(package) -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
 	env -u GOARCH -u CC go run ./library/goruntime library "$$overlay"; \
@@ -149,7 +154,7 @@ bin: dist/bin/nvidia-imex | dist/bin
 	go build -trimpath -o dist/bin/ ./cmd/vgpuctl
 
 # nvidia-imex hands on what Go's runtime would change in a process.
-dist/bin/nvidia-imex: $(filter-out %_test.go,$(wildcard cmd/nvidia-imex/*.go)) $(overlay) go.mod Makefile | dist/bin
+dist/bin/nvidia-imex: $(filter-out %_test.go,$(wildcard cmd/nvidia-imex/*.go)) $(overlay) dist/unpatched go.mod Makefile | dist/bin
 	@echo "go build ./cmd/nvidia-imex -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
 	go run ./library/goruntime exec "$$overlay"; \
