@@ -58,8 +58,8 @@ func TestConfigurationRefused(t *testing.T) {
 		"duplicate key":       {strings.Replace(pair, "index: 1", "index: 1\n    index: 1", 1), 9, "index"},
 		"not YAML":            {strings.Replace(pair, "index: 1", "index: [1", 1), 8, "YAML"},
 		"a number too large":  {strings.Replace(pair, "index: 1", "index: 99999999999", 1), 8, "index"},
-		"10 MB of noise":      {string(noise), 1, ""},
-		"10 MB of text":       {strings.Repeat("devices: []\n", 10<<20/12), 1, ""},
+		"10 MB of noise":      {string(noise), 0, ""},
+		"10 MB of text":       {strings.Repeat("devices: []\n", 10<<20/12), 0, ""},
 		"noise":               {string(noise[:4096]), 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,11 +71,11 @@ func TestConfigurationRefused(t *testing.T) {
 
 	t.Run("missing", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "nothing.yaml")
-		refused(t, run(t, with(library, "MOCK_NVML_CONFIG="+path), program), path, 1, "no such file")
+		refused(t, run(t, with(library, "MOCK_NVML_CONFIG="+path), program), path, 0, "no such file")
 	})
 	t.Run("a folder", func(t *testing.T) {
 		path := t.TempDir()
-		refused(t, run(t, with(library, "MOCK_NVML_CONFIG="+path), program), path, 1, "directory")
+		refused(t, run(t, with(library, "MOCK_NVML_CONFIG="+path), program), path, 0, "directory")
 	})
 	t.Run("unreadable", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "profile.yaml")
@@ -84,7 +84,7 @@ func TestConfigurationRefused(t *testing.T) {
 		if user == 0 { // root can read every file
 			user = 65534
 		}
-		refused(t, run(t, with(library), program, path, fmt.Sprint(user)), path, 1, "permission denied")
+		refused(t, run(t, with(library), program, path, fmt.Sprint(user)), path, 0, "permission denied")
 	})
 	t.Run("a file name of two lines", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "two\nlines.yaml")
@@ -98,12 +98,17 @@ func TestConfigurationRefused(t *testing.T) {
 	})
 }
 
+// refused: one line names the file, and the line of the mistake unless that is 0, because the file could not be read.
 func refused(t *testing.T, out outcome, path string, line int, says string) {
 	t.Helper()
 	out.succeeds(t)
 	assert.Equal(t, "nvmlInit 999\n", out.stdout)
 	said := out.complains(t)
-	assert.True(t, strings.HasPrefix(said, fmt.Sprintf("nvmlfab: %s:%d: ", path, line)), "want line %d: %s", line, said)
+	where := fmt.Sprintf("%s:%d", path, line)
+	if line == 0 {
+		where = path
+	}
+	assert.True(t, strings.HasPrefix(said, "nvmlfab: "+where+": "), "want %s: %s", where, said)
 	assert.Contains(t, said, says)
 	t.Log(said)
 }
