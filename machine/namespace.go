@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -9,17 +10,27 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvmlfab/nvmlfab/engine/state"
 )
 
-// Private is a folder of the launch's own in its /dev.
+// Private is a folder of the launch's own in its /dev. Like a staged tree it has the driver's libraries, the profile and the
+// state directory; they are in none of the machine's folders, since a folder that is changed has to be covered, and programs
+// that replace files of /etc, or make some in /run, would notice that.
 const Private = "/dev/.nvmlfab"
+
+// LaunchState is the state directory of a launch.
+const LaunchState = Private + "/" + state.MountPoint
 
 // EnterNamespace gives the main thread a mount namespace of its own. An ordinary user needs a user namespace for that,
 // which a process with several threads cannot enter: the process becomes nvmlfab-enter, which enters it and becomes this
 // program again, with the arguments again. They say that nvmlfab-enter has been tried: EnterNamespace is then called
-// without any, and does not try a second time.
-func EnterNamespace(helper string, again []string) error {
-	err := unix.Unshare(unix.CLONE_NEWNS)
+// without any, and does not try a second time. With asRoot an ordinary user becomes root of the user namespace.
+func EnterNamespace(helper string, again []string, asRoot bool) error {
+	var err error = unix.EPERM
+	if again == nil || !asRoot || os.Geteuid() == 0 {
+		err = unix.Unshare(unix.CLONE_NEWNS)
+	}
 	if err == unix.EPERM && again != nil {
 		self, e := os.Executable()
 		if e != nil {
@@ -28,7 +39,11 @@ func EnterNamespace(helper string, again []string) error {
 		if e := unix.Access(helper, unix.X_OK); e != nil {
 			return fmt.Errorf("%s: %w", helper, e)
 		}
-		err = unix.Exec(helper, append([]string{helper, self}, again...), os.Environ())
+		args := []string{helper}
+		if asRoot {
+			args = append(args, "--as-root")
+		}
+		err = unix.Exec(helper, append(append(args, self), again...), os.Environ())
 	}
 	if err != nil {
 		return fmt.Errorf("a mount namespace: %w", err)
@@ -62,17 +77,43 @@ type Launch struct {
 	Tree *Tree
 	// Identity says where the tree is from: two launches of one identity show the same.
 	Identity string
-	// Files are for the folder Private.
-	Files map[string][]byte
+	// Profile is the text of the profile.
+	Profile []byte
+	// State is a directory that becomes LaunchState; if it is empty, the launch has a fresh one, which ends with it.
+	State string
 }
 
-// Show mounts the machine over /dev, /sys and /proc of this namespace.
-func (c Launch) Show() error {
+// Show mounts the machine over /dev, /sys and /proc of this namespace. It returns the state directory.
+func (c Launch) Show() (stateDir string, err error) {
 	dir, _ := os.Getwd() // the shell's name for it counts, so that a link stays one
 	defer noUmask()()
-	if there, err := c.leaveOuter(); there || err != nil {
-		return err
+	lasting := -1
+	if c.State != "" { // opened now: it may be among what will be covered
+		if lasting, err = unix.OpenTree(unix.AT_FDCWD, c.State, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE); err != nil {
+			return "", &fs.PathError{Op: "open", Path: c.State, Err: err}
+		}
+		defer unix.Close(lasting)
 	}
+	switch there, err := c.leaveOuter(); {
+	case err != nil:
+		return "", err
+	case there && c.State != "":
+		return c.State, nil
+	case there:
+		return LaunchState, nil
+	}
+	if err := c.show(lasting); err != nil {
+		return "", err
+	}
+	if dir != "" { // it may be among what has been covered
+		os.Chdir(dir)
+	}
+	return LaunchState, nil
+}
+
+// show is Show in a namespace that shows no other launch. The descriptor is that of a copy of the mount of the state
+// directory, if there is one.
+func (c Launch) show(lasting int) error {
 	// For a new terminal the kernel looks into the folder pts beside the file ptmx, and a file that is bound alone has nothing
 	// beside it. So ptmx becomes a link into a copy of the whole /dev, taken before anything is mounted upon it.
 	dev, err := unix.OpenTree(unix.AT_FDCWD, "/dev", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
@@ -109,21 +150,22 @@ func (c Launch) Show() error {
 			return err
 		}
 	}
-	for name, data := range c.Files {
-		if err := os.WriteFile(filepath.Join(Private, name), data, 0o644); err != nil {
-			return err
+	profile := filepath.Join(Private, ProfileFile)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(profile), 0o755), os.MkdirAll(LaunchState, 0o755)); err != nil {
+		return err
+	}
+	if err := os.WriteFile(profile, c.Profile, 0o644); err != nil {
+		return err
+	}
+	if lasting >= 0 {
+		if err := attach(lasting, unix.AT_FDCWD, LaunchState); err != nil {
+			return &fs.PathError{Op: "mount", Path: LaunchState, Err: err}
 		}
 	}
 	if err := os.WriteFile(identityFile, []byte(c.Identity), 0o644); err != nil {
 		return err
 	}
-	if err := os.WriteFile(mountsFile, []byte(strings.Join(m.mounts, "\n")), 0o644); err != nil {
-		return err
-	}
-	if dir != "" { // it may be among what has been covered
-		os.Chdir(dir)
-	}
-	return nil
+	return os.WriteFile(mountsFile, []byte(strings.Join(m.mounts, "\n")), 0o644)
 }
 
 // driverLibraries is the folder with the driver's libraries under the names that a driver gives them. The dynamic linker's

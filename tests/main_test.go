@@ -121,10 +121,10 @@ func runIn(t *testing.T, dir string, env []string, name string, args ...string) 
 	return outcome{cmd.String(), stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// stateDir is a state directory for programs that only read: the test fails if it is not empty at the end.
+// stateDir is a state directory for programs of any user that only read: the test fails if it is not empty at the end.
 func stateDir(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := sharedFolder(t)
 	t.Cleanup(func() { assert.Empty(t, leftIn(t, dir), "left in the state directory") })
 	return dir
 }

@@ -89,14 +89,6 @@ var realDriver = regexp.MustCompile(`^[0-9]{3}(\.[0-9]+){1,3}$`)
 
 var driverVersion = regexp.MustCompile(`^[0-9][0-9A-Za-z.-]*$`)
 
-// changed is the profile as the text of a file, or nil if it is an unchanged shipped board or file.
-func (p *profile) changed() []byte {
-	if len(p.layers) == 0 {
-		return nil
-	}
-	return p.base.File(p.layers...)
-}
-
 // setProfile puts the profile into the environment. changed is the path of its changed text.
 func (p *profile) setProfile(changed string) error {
 	switch {
@@ -131,22 +123,21 @@ func onlineCPUs() []uint32 {
 	return cpus
 }
 
-// showNamespace shows the board to programs in this mount namespace.
-func (p *profile) showNamespace(libraries string, system bool) error {
+// showNamespace shows the board to programs in this mount namespace, with a state directory; a fresh one if state is empty.
+func (p *profile) showNamespace(libraries string, system bool, state string) error {
 	tree := machine.New(p.board, machine.Options{CPUs: onlineCPUs(), System: system, Libraries: libraries, CUDA: libcuda()})
-	m := machine.Launch{Tree: tree, Identity: p.base.Name + "\n" + string(p.base.File(p.layers...))}
-	if text := p.changed(); text != nil {
-		m.Files = map[string][]byte{"profile.yaml": text}
-	}
-	if err := m.Show(); err != nil {
+	m := machine.Launch{Tree: tree, Identity: p.base.Name + "\n" + string(p.base.File(p.layers...)), Profile: p.source(), State: state}
+	state, err := m.Show()
+	if err != nil {
 		return err
 	}
 	if err := machine.DropNamespaceRights(); err != nil {
 		return err
 	}
-	if err := p.setProfile(filepath.Join(machine.Private, "profile.yaml")); err != nil {
+	if err := p.setProfile(filepath.Join(machine.Private, machine.ProfileFile)); err != nil {
 		return err
 	}
+	os.Setenv(stateVariable, state)
 	os.Setenv("SYSTEMD_DEVICE_VERIFY_SYSFS", "0") // otherwise udev's library ignores whatever is not on a sysfs
 	return setLibrary(libraries)
 }

@@ -25,9 +25,6 @@ const (
 	runVariable   = "NVMLFAB_RUN"
 )
 
-// privateState is where a program of nvmlfab run finds its state directory.
-const privateState = "run/nvmlfab"
-
 // nodeFlags choose the node that a command is about.
 type nodeFlags struct {
 	Root *string `placeholder:"DIR" xor:"node" help:"The node is the tree that nvmlfab stage wrote to DIR."`
@@ -127,13 +124,16 @@ func (n *node) staged(root string, writes bool) (string, error) {
 	} else if err != nil {
 		return "", err
 	}
-	dir := root + ".state"
+	dir, err := machine.StateDir(root)
+	if err != nil {
+		return "", err
+	}
 	if writes {
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Mkdir(dir.Path(), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", err
 		}
 	}
-	return dir, nil
+	return dir.Path(), nil
 }
 
 // running is the state directory of a run.
@@ -148,14 +148,11 @@ func (n *node) running(run string) (path, beside string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("--run %s: process %d: %w", run, pid, errors.Unwrap(err))
 	}
-	path = filepath.Join(top, privateState)
-	if given := environ(stateVariable); given != "" {
-		path = filepath.Join(top, given)
-	}
+	path = filepath.Join(top, cmp.Or(environ(stateVariable), machine.LaunchState))
 	if !exists(path) {
-		return "", "", fmt.Errorf("--run %s: process %d is not one of nvmlfab run: it has no %s", run, pid, "/"+privateState)
+		return "", "", fmt.Errorf("--run %s: process %d is not one of nvmlfab run: it has no %s", run, pid, machine.LaunchState)
 	}
-	if own := filepath.Join(top, machine.ProfileFile); exists(own) {
+	if own := state.TreeAt(filepath.Join(top, machine.Private)).Profile(); environ(profileFile) == "" && exists(own) {
 		return path, "", n.file(own)
 	}
 	beside, err = n.environment(environ, top)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"debug/buildinfo"
 	"debug/elf"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/machine"
 	"golang.org/x/sys/unix"
 )
@@ -20,8 +22,8 @@ import (
 const preloaded = "libmockfs.so"
 
 // showPreloaded shows the board to a program by a preloaded library, and also to its children if they keep the
-// environment.
-func (p *profile) showPreloaded(libraries, program string) error {
+// environment. The state directory is a fresh one if lasting is empty.
+func (p *profile) showPreloaded(libraries, program, lasting string) error {
 	library := filepath.Join(home(), "lib", preloaded)
 	if _, err := os.Stat(library); err != nil {
 		return fmt.Errorf("no %s in %s: run make, or keep the folders bin and lib of a release side by side", preloaded, filepath.Dir(library))
@@ -32,16 +34,17 @@ func (p *profile) showPreloaded(libraries, program string) error {
 	if err := preloadable(program); err != nil {
 		return err
 	}
-	root, err := temporary(machine.New(p.board, machine.Options{CPUs: onlineCPUs()}), p.changed())
+	root, err := temporary(machine.New(p.board, machine.Options{CPUs: onlineCPUs(), Profile: string(p.source())}))
 	if err != nil {
 		return err
 	}
+	os.Setenv(stateVariable, cmp.Or(lasting, filepath.Join(root, state.MountPoint)))
 	os.Setenv("MOCK_PCI_ROOT", root)
 	if others := os.Getenv("LD_PRELOAD"); others != "" {
 		library += ":" + others
 	}
 	os.Setenv("LD_PRELOAD", library)
-	if err := p.setProfile(filepath.Join(root, "profile.yaml")); err != nil {
+	if err := p.setProfile(filepath.Join(root, machine.ProfileFile)); err != nil {
 		return err
 	}
 	return setLibrary(libraries)
@@ -109,19 +112,16 @@ var machineOf = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_A
 // is in use.
 const usersFile = ".nvmlfab-users"
 
-// temporary writes a tree for this process, with the changed profile if there is one. It arranges for the removal of
-// the tree when this process and all of its descendants with the library have ended, however they end.
-func temporary(tree *machine.Tree, profile []byte) (string, error) {
+// temporary writes a tree for this process, with its profile and a state directory. It arranges for the removal of the
+// tree when this process and all of its descendants with the library have ended, however they end.
+func temporary(tree *machine.Tree) (string, error) {
 	for name := range tree.Children {
-		if name != "sys" {
+		if name != "sys" && name != "etc" && name != "run" {
 			delete(tree.Children, name) // the preloaded library does not redirect it
 		}
 	}
 	tree.Children[usersFile] = &machine.Node{Mode: 0o666, Data: "\n"} // a daemon may run as another user
-	if profile != nil {
-		tree.Children["profile.yaml"] = &machine.Node{Mode: 0o444, Data: string(profile)}
-	}
-	dir, err := os.MkdirTemp("/dev/shm", "nvmlfab-*") // faster than a disk
+	dir, err := os.MkdirTemp("/dev/shm", "nvmlfab-*")                 // faster than a disk
 	if err != nil {
 		// TMPDIR may be relative to the working directory, which later processes may not share.
 		var parent string

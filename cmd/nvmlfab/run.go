@@ -1,16 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"syscall"
 
+	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
 	"golang.org/x/sys/unix"
@@ -36,6 +40,9 @@ type runCmd struct {
 	Driver    string   `placeholder:"VERSION" help:"The driver's version, instead of the profile's."`
 	NVML      string   `name:"nvml" placeholder:"VERSION" help:"The version of NVML, instead of the one that came with the driver; the beginning of it will do."`
 	NUMA      bool     `name:"numa" help:"Show the profile's CPUs and NUMA nodes in /sys too, if it gives any, instead of the machine's."`
+	State     string   `placeholder:"DIR" help:"The directory that keeps what changes about the GPUs; made if it does not exist. By default each run has one of its own, which ends with it, unless NVMLFAB_STATE_DIR names one."`
+	Name      string   `placeholder:"NAME" help:"A name for the run, for the flag --run of other commands; by default the program's process id."`
+	AsRoot    bool     `name:"as-root" help:"Let an ordinary user be root in the program's namespace, so that the program may change the GPUs."`
 	Namespace bool     `xor:"how" help:"Run the program in a mount namespace or not at all."`
 	Preload   bool     `xor:"how" help:"Preload a library into the program instead of using a mount namespace."`
 	Command   []string `arg:"" optional:"" name:"cmd" passthrough:"partial" help:"The program and its arguments."`
@@ -48,6 +55,8 @@ func (runCmd) Help() string {
     nvmlfab run -- lspci -d 10de:
     nvmlfab run --profile mine.yaml -- python3 monitor.py --interval 5
     nvmlfab run --gpus 2 --driver 550.163.01 --nvml 12.4 -- nvidia-smi
+    nvmlfab run --as-root -- nvidia-smi -i 0 -pl 300
+    nvmlfab run --name lab --state ./lab -- bash      (then, elsewhere: nvmlfab set --run lab …)
 
 The program takes the place of nvmlfab: exit status, signals, input, output, working directory and user are its own. It finds
 nvmlfab's libnvidia-ml.so.1 before NVIDIA's, and in a mount namespace of its own it sees the machine's /dev, /sys and /proc
@@ -55,6 +64,9 @@ with the GPUs in them. The library is of the NVML version that came with the dri
 programs find it on such a machine. Nothing outside the namespace changes, and it ends with its last process. Where namespaces are not
 allowed, which one line on standard error says, a preloaded library shows /sys alone, and static programs and those written
 in Go are refused.
+
+What the program, and other commands of nvmlfab, change about the GPUs is seen by all processes of the run. A program that is not
+root may not change them, as on a real machine; --as-root lets it.
 
 Without --profile the environment chooses: MOCK_NVML_CONFIG a profile file, else NVMLFAB_PROFILE a shipped profile, else it
 is ` + profiles.Default + `.
@@ -114,18 +126,63 @@ func (c *runCmd) prepare(again []string) error {
 	if err != nil {
 		return err
 	}
-	if !c.Preload {
-		err := machine.EnterNamespace(filepath.Join(home(), "lib", "nvmlfab-enter"), again)
-		if err == nil {
-			return p.showNamespace(libraries, c.NUMA)
-		}
-		if c.Namespace {
-			return err
-		}
-		complain(fmt.Errorf("%w; preloading %s instead", err, preloaded))
+	state, err := c.stateDir(p.board)
+	if err != nil {
+		return err
 	}
-	return p.showPreloaded(libraries, c.Command[0])
+	if err := checkRunName(c.Name); err != nil {
+		return err
+	}
+	if c.Preload && c.AsRoot && os.Geteuid() != 0 {
+		return errors.New("--as-root needs a namespace: leave --preload away")
+	}
+	if c.Preload {
+		err = p.showPreloaded(libraries, c.Command[0], state)
+	} else if err = machine.EnterNamespace(filepath.Join(home(), "lib", "nvmlfab-enter"), again, c.AsRoot); err == nil {
+		err = p.showNamespace(libraries, c.NUMA, state)
+	} else if !c.Namespace && !(c.AsRoot && os.Geteuid() != 0) {
+		complain(fmt.Errorf("%w; preloading %s instead", err, preloaded))
+		err = p.showPreloaded(libraries, c.Command[0], state)
+	}
+	if err != nil {
+		return err
+	}
+	return os.Setenv(runVariable, cmp.Or(c.Name, strconv.Itoa(os.Getpid())))
 }
+
+// stateDir is the lasting state directory that is asked for; empty if the run shall have one of its own. Inside another run,
+// whose state directory the environment names, a run shares that one if it has the same GPUs.
+func (c *runCmd) stateDir(board *profiles.Board) (string, error) {
+	path, inherited := c.State, false
+	if path == "" {
+		path = os.Getenv(stateVariable)
+		inherited = os.Getenv(runVariable) != ""
+	}
+	if path == "" {
+		return "", nil
+	}
+	path, err := filepath.Abs(path)
+	if err == nil && !inherited {
+		err = os.MkdirAll(path, 0o755)
+	}
+	if err == nil {
+		err = machine.CheckState(state.At(path), board)
+	}
+	if inherited && (err != nil || !exists(path)) {
+		return "", nil
+	}
+	return path, err
+}
+
+// checkRunName returns an error for a name that other commands could not tell from a process id, or not find.
+func checkRunName(name string) error {
+	if name == "" || runName.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("--name: want letters, digits and any of . _ - with a letter first, not %.40q", name)
+}
+
+var runName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*$`)
 
 // absolute makes the path in a variable absolute.
 func absolute(variable string) error {

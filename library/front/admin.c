@@ -4,7 +4,10 @@
 #define _GNU_SOURCE
 #include "front.h"
 
+#include "host.h"
+
 #include <linux/capability.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,4 +21,14 @@ int nvmlfab_admin(void)
         admin = (sets[CAP_TO_INDEX(CAP_SYS_ADMIN)].effective & CAP_TO_MASK(CAP_SYS_ADMIN)) != 0;
     errno = saved;
     return admin;
+}
+
+/* Says once how an ordinary user becomes an administrator, where there is a way: in nvmlfab run. */
+nvmlReturn_t nvmlfab_refuse(void)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    const char *run = secure_getenv("NVMLFAB_RUN");
+    if (run != NULL && run[0] != '\0' && !nvmlfab_admin() && !atomic_flag_test_and_set(&said))
+        host_complain("only root may do that: nvmlfab run --as-root lets an ordinary user be root in the program");
+    return NVML_ERROR_NO_PERMISSION;
 }

@@ -177,6 +177,9 @@ static inline uint32_t nvmlfab_ask(uint32_t index, const uint64_t *args)
     return answer;
 }
 
+/* The answer to a caller without the right to what it asks for. */
+nvmlReturn_t nvmlfab_refuse(void);
+
 /* A call does not change the caller's errno. */
 static inline nvmlReturn_t nvmlfab_gate(uint32_t index, uint32_t since, const uint64_t *args)
 {
@@ -185,6 +188,8 @@ static inline nvmlReturn_t nvmlfab_gate(uint32_t index, uint32_t since, const ui
         return closed;
     int saved = errno;
     nvmlReturn_t answer = (nvmlReturn_t)nvmlfab_ask(index, args);
+    if (answer == NVML_ERROR_NO_PERMISSION)
+        answer = nvmlfab_refuse();
     errno = saved;
     return answer;
 }
@@ -199,7 +204,7 @@ static inline nvmlReturn_t nvmlfab_admin_gate(uint32_t index, uint32_t since, co
     if (closed != NVML_SUCCESS)
         return closed;
     if (!nvmlfab_admin())
-        return NVML_ERROR_NO_PERMISSION;
+        return nvmlfab_refuse();
     return nvmlfab_gate(index, since, args);
 }
 

@@ -1,4 +1,4 @@
-/* nvmlfab-enter PROGRAM ARGV... enters a user namespace in which the caller keeps its user and group and may mount,
+/* nvmlfab-enter [--as-root] PROGRAM ARGV... enters a user namespace in which the caller keeps its user and group and may mount,
  * and then executes PROGRAM with the arguments ARGV.
  *
  * nvmlfab cannot do that itself: a process with several threads cannot enter a user namespace, and a Go program has
@@ -76,16 +76,16 @@ static int may(int capability)
 }
 
 /* enter_namespace maps all users and groups if the caller may do that, and otherwise the caller alone. */
-static int enter_namespace(void)
+static int enter_namespace(int as_root)
 {
     static char users[MAP], groups[MAP];
     char own_user[64], own_group[64];
     int go[2] = {-1, -1}, done = 0, status = 0;
     uid_t user = geteuid();
-    snprintf(own_user, sizeof own_user, "%u %u 1", user, user);
-    snprintf(own_group, sizeof own_group, "%u %u 1", getegid(), getegid());
+    snprintf(own_user, sizeof own_user, "%u %u 1", as_root ? 0 : user, user);
+    snprintf(own_group, sizeof own_group, "%u %u 1", as_root ? 0 : getegid(), getegid());
     unsigned long user_count = everyone("/proc/self/uid_map", users), group_count = everyone("/proc/self/gid_map", groups);
-    int several = user_count > 1 || group_count > 1;
+    int several = !as_root && (user_count > 1 || group_count > 1);
     pid_t child = -1;
     if (several && (may(CAP_SETUID) || may(CAP_SETGID)) && pipe2(go, O_CLOEXEC) == 0)
         child = writer(go, users, groups);
@@ -116,9 +116,9 @@ static int enter_namespace(void)
     return 0;
 }
 
-static void enter(void)
+static void enter(int as_root)
 {
-    if (enter_namespace() != 0)
+    if (enter_namespace(as_root) != 0)
         return;
     /* Keeps the right to mount beyond execve, which would otherwise remove it from an ordinary user. */
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -132,9 +132,12 @@ static void enter(void)
 
 int main(int argc, char **argv)
 {
+    int as_root = argc > 1 && strcmp(argv[1], "--as-root") == 0;
+    argc -= as_root;
+    argv += as_root;
     if (argc < 3)
         return 125;
-    enter();
+    enter(as_root);
     execv(argv[1], argv + 2);
     perror("nvmlfab: nvmlfab-enter");
     return 125;
