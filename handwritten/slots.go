@@ -59,6 +59,9 @@ func InternalSlot183(_ *engine.Snapshot, _, _ uint64) (uint32, abi.Return) { ret
 // InternalSlot184 ends a group.
 func InternalSlot184(*engine.Snapshot, uint64) abi.Return { return abi.SUCCESS }
 
+// InternalSlot169 answers that each GPU is reset for itself.
+func InternalSlot169(*engine.Snapshot) (uint32, abi.Return) { return 1, abi.SUCCESS }
+
 // InternalSlot13 resets the GPU.
 func InternalSlot13(d *engine.Device) abi.Return { return d.Change((*change.Tx).Reset) }
 

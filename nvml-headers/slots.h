@@ -31,8 +31,10 @@ nvmlReturn_t nvmlInternalSlot182(unsigned long long *group);
 nvmlReturn_t nvmlInternalSlot183(unsigned long long group, unsigned long long list, unsigned int *count);
 /* --gpu-reset: the end of a group */
 nvmlReturn_t nvmlInternalSlot184(unsigned long long group);
-/* --gpu-reset: resets the GPU. nvidia-smi calls it for each GPU if entry 169 answers an error; otherwise it calls entry
- * 168 with the number of GPUs and their handles. */
+/* --gpu-reset: how the fabric lets GPUs be reset. After 1 nvidia-smi calls entry 13 for each GPU, after 0 and 2 entry
+ * 168 with the number of GPUs and their handles. After an error it prints that the state is not known, and calls 13. */
+nvmlReturn_t nvmlInternalSlot169(unsigned int *state);
+/* --gpu-reset: resets the GPU */
 nvmlReturn_t nvmlInternalSlot13(nvmlDevice_t device);
 
 /* 390, 418: architecture. topo -m needs it, and 418 uses it to choose the ECC counters that it prints. 470 asks for it

@@ -12,7 +12,7 @@ import (
 )
 
 // ModelHash identifies what front and core have to agree on; they compare it at load.
-const ModelHash uint64 = 0x92005503c22f376b
+const ModelHash uint64 = 0x7605f0397a78bae6
 
 // Function unpacks the arguments of one symbol: s is the snapshot of the call, and a its block of argument words.
 type Function func(s *engine.Snapshot, a unsafe.Pointer) abi.Return
@@ -256,6 +256,7 @@ var slots = [...]Function{
 	145: callInternalSlot145,
 	157: callInternalSlot157,
 	165: callInternalSlot165,
+	169: callInternalSlot169,
 	182: callInternalSlot182,
 	183: callInternalSlot183,
 	184: callInternalSlot184,
@@ -4214,6 +4215,19 @@ func callInternalSlot165(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	if ret = marshal.PutArray(p2, v2, 40); ret != abi.SUCCESS {
 		return ret
 	}
+	return abi.SUCCESS
+}
+
+func callInternalSlot169(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r0, ret := handwritten.InternalSlot169(s)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p0) = r0
 	return abi.SUCCESS
 }
 

@@ -2,7 +2,7 @@
 /* What the fronts of all versions have in common: the hash of the model, and nvidia-smi's table of unnamed functions. */
 #include "front.h"
 
-const uint64_t nvmlfab_model_hash = UINT64_C(0x92005503c22f376b);
+const uint64_t nvmlfab_model_hash = UINT64_C(0x7605f0397a78bae6);
 
 _Static_assert(sizeof(nvmlInternalCount_t) == 4, "sizeof(nvmlInternalCount_t)");
 _Static_assert(offsetof(nvmlInternalCount_t, value) == 0, "offsetof(nvmlInternalCount_t, value)");
@@ -66,6 +66,12 @@ nvmlReturn_t nvmlInternalSlot165(nvmlDevice_t device, int valuesCount, nvmlField
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(valuesCount), NVMLFAB_WORD(values)};
     return nvmlfab_gate(0x80a5, 11000000, a);
+}
+
+nvmlReturn_t nvmlInternalSlot169(unsigned int *state)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(state)};
+    return nvmlfab_gate(0x80a9, 11000000, a);
 }
 
 nvmlReturn_t nvmlInternalSlot182(unsigned long long *group)
@@ -365,7 +371,7 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot169},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
