@@ -258,6 +258,9 @@ func (g *generation) publish(n Node) error {
 		}
 	}
 	n.Board = board
+	if g.live.State != nil {
+		n.Partitions = g.partitions(gpus)
+	}
 	if err := e.host.Keep(g.kept(n)); err != nil {
 		return err
 	}

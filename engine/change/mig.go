@@ -41,7 +41,7 @@ func (t *Tx) MigMode(i int, state abi.EnableState_t) abi.Return {
 	}
 	t.Record(i).Instances = nil
 	t.Event(i, abi.EventMigConfigChange, 0)
-	return t.put(i, profiles.Settings{"mig.mode_current": word, "mig.mode_pending": word})
+	return t.lay(i, ByBoard, profiles.Settings{"mig.mode_current": word, "mig.mode_pending": word})
 }
 
 // serial gives an instance a serial that nothing of this node has had.

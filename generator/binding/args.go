@@ -49,6 +49,8 @@ type Arg struct {
 	Counted string
 	// NullQuery lists answer SUCCESS to a NULL array, with the count.
 	NullQuery bool
+	// Unasked lists have an array with room for everything, and a count that is only written.
+	Unasked bool
 	// InBytes says that the slice's length is in bytes.
 	InBytes bool
 	// Crop says that a text which does not fit is cut, not refused.
@@ -64,7 +66,7 @@ type Accept struct {
 }
 
 func (a Arg) describe() string {
-	return fmt.Sprintf("  %s %s %d %d %v %q %t %t\n", a.Role, a.Name, a.At, a.Extent, a.Versions, a.Counted, a.NullQuery, a.InBytes)
+	return fmt.Sprintf("  %s %s %d %d %v %q %t %t %t\n", a.Role, a.Name, a.At, a.Extent, a.Versions, a.Counted, a.NullQuery, a.Unasked, a.InBytes)
 }
 
 // IsHandle reports whether the value is a handle.
@@ -181,7 +183,7 @@ func (s *Symbol) extent(arg *Arg, rule *Rule) error {
 		rule = &Rule{}
 	}
 	arg.Crop = rule.Crop
-	arg.NullQuery = rule.NullQuery
+	arg.NullQuery, arg.Unasked = rule.NullQuery, rule.Unasked
 	if arg.Role == FixedText {
 		arg.Extent = rule.Bytes
 		return nil

@@ -221,6 +221,10 @@ func (c *call) list(a binding.Arg) {
 			p = marshal("Both").Call(p, variable("p", b.At))
 		}
 	}
+	if a.Unasked {
+		c.put("PutAll", n, p, r, extent(a))
+		return
+	}
 	c.put("PutList", n, p, r, extent(a), jen.Lit(a.NullQuery))
 }
 

@@ -103,6 +103,15 @@ func PutList[T any](count, array unsafe.Pointer, list []T, stride int, nullQuery
 	return PutArray(array, list, stride)
 }
 
+// PutAll writes a list into an array that has room for everything, and then how many elements that is.
+func PutAll[T any](count, array unsafe.Pointer, list []T, stride int) abi.Return {
+	ret := PutArray(array, list, stride)
+	if ret == abi.SUCCESS {
+		*(*uint32)(count) = uint32(len(list))
+	}
+	return ret
+}
+
 // Both is p, or nil if q is nil: two arrays with one count must be given together.
 func Both(p, q unsafe.Pointer) unsafe.Pointer {
 	if q == nil {
