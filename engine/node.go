@@ -92,6 +92,7 @@ func (g *generation) snapshot(n Node, gpus []shown) *Snapshot {
 		Board:      n.Board,
 		Devices:    make([]*Device, len(gpus)),
 		Branch:     profiles.Branch(n.Board.System.DriverVersion.Value),
+		state:      g.live.State,
 		generation: g,
 		objects:    map[host.Key]any{},
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // ModelHash identifies what front and core have to agree on; they compare it at load.
-const ModelHash uint64 = 0xc584401e6f0f011c
+const ModelHash uint64 = 0x24b34fda64ea4789
 
 // Function unpacks the arguments of one symbol: s is the snapshot of the call, and a its block of argument words.
 type Function func(s *engine.Snapshot, a unsafe.Pointer) abi.Return
@@ -135,6 +135,7 @@ var calls = [...]Function{
 	125: callDeviceGetSamples,
 	126: callDeviceGetSerial,
 	127: callDeviceGetSupportedClocksThrottleReasons,
+	128: callDeviceGetSupportedEventTypes,
 	129: callDeviceGetSupportedGraphicsClocks,
 	130: callDeviceGetSupportedMemoryClocks,
 	132: callDeviceGetTemperature,
@@ -150,6 +151,7 @@ var calls = [...]Function{
 	145: callDeviceGetVirtualizationMode,
 	146: callDeviceIsMigDeviceHandle,
 	148: callDeviceOnSameBoard,
+	150: callDeviceRegisterEvents,
 	153: callDeviceResetApplicationsClocks,
 	154: callDeviceResetGpuLockedClocks,
 	155: callDeviceResetNvLinkErrorCounters,
@@ -169,6 +171,8 @@ var calls = [...]Function{
 	173: callDeviceValidateInforom,
 	175: callEventSetCreate,
 	176: callEventSetFree,
+	177: callEventSetWait,
+	178: callEventSetWait_v2,
 	179: callGetBlacklistDeviceCount,
 	180: callGetBlacklistDeviceInfoByIndex,
 	183: callGpuInstanceCreateComputeInstance,
@@ -260,6 +264,10 @@ var calls = [...]Function{
 	379: callDeviceWorkloadPowerProfileGetProfilesInfo,
 	380: callDeviceWorkloadPowerProfileSetRequestedProfiles,
 	382: callDeviceGetHandleByUUIDV,
+	391: callSystemEventSetCreate,
+	392: callSystemEventSetFree,
+	393: callSystemEventSetWait,
+	394: callSystemRegisterEvents,
 	396: callDeviceGetAddressingMode,
 	397: callDeviceGetGpuInstanceProfileInfoByIdV,
 	399: callDeviceGetPdi,
@@ -269,6 +277,7 @@ var calls = [...]Function{
 	411: callDeviceGetRemappedRows_v2,
 	419: callDeviceGetAccountingStats_v2,
 	424: callDeviceGetGpuFabricInfo_v4,
+	436: callEventSetWait_v3,
 }
 
 var slots = [...]Function{
@@ -3517,6 +3526,23 @@ func callDeviceGetSupportedClocksThrottleReasons(s *engine.Snapshot, a unsafe.Po
 	return abi.SUCCESS
 }
 
+func callDeviceGetSupportedEventTypes(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetSupportedEventTypes(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p1) = r1
+	return abi.SUCCESS
+}
+
 func callDeviceGetSupportedGraphicsClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -3714,7 +3740,7 @@ func callDeviceGetTotalEnergyConsumption(s *engine.Snapshot, a unsafe.Pointer) a
 }
 
 func callDeviceGetUUID(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), 0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3939,6 +3965,18 @@ func callDevicePowerSmoothingUpdatePresetProfileParam(s *engine.Snapshot, a unsa
 	}
 	marshal.Put(p1, unsafe.Pointer(&v1), n1)
 	return abi.SUCCESS
+}
+
+func callDeviceRegisterEvents(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	v2, ret := s.EventSet(marshal.Word[uintptr](a, 2), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceRegisterEvents(v0, marshal.Word[uint64](a, 1), v2)
 }
 
 func callDeviceResetApplicationsClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
@@ -4392,6 +4430,63 @@ func callEventSetFree(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	return handwritten.EventSetFree(v0)
+}
+
+func callEventSetWait(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.EventSet(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.EventData_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 24)
+	ret = handwritten.EventSetWait(v0, &v1, marshal.Word[uint32](a, 2))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 24)
+	return abi.SUCCESS
+}
+
+func callEventSetWait_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.EventSet(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.EventData_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 32)
+	ret = handwritten.EventSetWait(v0, &v1, marshal.Word[uint32](a, 2))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 32)
+	return abi.SUCCESS
+}
+
+func callEventSetWait_v3(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.EventSet(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.EventSetWait_v3_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 224)
+	ret = handwritten.EventSetWait_v3(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 224)
+	return abi.SUCCESS
 }
 
 func callGetBlacklistDeviceCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
@@ -5210,6 +5305,75 @@ func callShutdown(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return handwritten.Shutdown(s.Engine())
 }
 
+func callSystemEventSetCreate(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n0 int
+	switch *(*uint32)(p0) {
+	case 0x1000010:
+		n0 = 16
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v0 abi.SystemEventSetCreateRequest_v1_t
+	marshal.Get(unsafe.Pointer(&v0), p0, n0)
+	ret := handwritten.SystemEventSetCreate(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), n0)
+	return abi.SUCCESS
+}
+
+func callSystemEventSetFree(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n0 int
+	switch *(*uint32)(p0) {
+	case 0x1000010:
+		n0 = 16
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v0 abi.SystemEventSetFreeRequest_v1_t
+	marshal.Get(unsafe.Pointer(&v0), p0, n0)
+	ret := handwritten.SystemEventSetFree(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), n0)
+	return abi.SUCCESS
+}
+
+func callSystemEventSetWait(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n0 int
+	switch *(*uint32)(p0) {
+	case 0x1000020:
+		n0 = 32
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v0 abi.SystemEventSetWaitRequest_v1_t
+	marshal.Get(unsafe.Pointer(&v0), p0, n0)
+	r0, ret := handwritten.SystemEventSetWait(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutFilled(v0.Data, v0.DataSize, r0, 16); ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), n0)
+	return abi.SUCCESS
+}
+
 func callSystemGetConfComputeState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
@@ -5329,6 +5493,28 @@ func callSystemGetTopologyGpuSet(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	if ret = marshal.PutList(p1, p2, h2, 8, true); ret != abi.SUCCESS {
 		return ret
 	}
+	return abi.SUCCESS
+}
+
+func callSystemRegisterEvents(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n0 int
+	switch *(*uint32)(p0) {
+	case 0x1000018:
+		n0 = 24
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v0 abi.SystemRegisterEventRequest_v1_t
+	marshal.Get(unsafe.Pointer(&v0), p0, n0)
+	ret := handwritten.SystemRegisterEvents(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), n0)
 	return abi.SUCCESS
 }
 

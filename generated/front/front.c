@@ -1305,9 +1305,8 @@ nvmlReturn_t nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device, un
 
 nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *eventTypes)
 {
-    (void)device;
-    (void)eventTypes;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(eventTypes)};
+    return nvmlfab_gate(128, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t device, unsigned int memoryClockMHz, unsigned int *count, unsigned int *clocksMHz)
@@ -1604,10 +1603,8 @@ nvmlReturn_t nvmlDeviceReadWritePRM_v1(nvmlDevice_t device, nvmlPRMTLV_v1_t *buf
 
 nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long eventTypes, nvmlEventSet_t set)
 {
-    (void)device;
-    (void)eventTypes;
-    (void)set;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(eventTypes), NVMLFAB_WORD(set)};
+    return nvmlfab_gate(150, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceRemoveGpu(nvmlPciInfo_t *pciInfo)
@@ -2005,25 +2002,20 @@ nvmlReturn_t nvmlEventSetRegisterGpuOperationalEvents_v1(nvmlEventSet_t eventSet
 
 nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
 {
-    (void)set;
-    (void)data;
-    (void)timeoutms;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(set), NVMLFAB_WORD(data), NVMLFAB_WORD(timeoutms)};
+    return nvmlfab_wait(177, 11000000, a, timeoutms);
 }
 
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
 {
-    (void)set;
-    (void)data;
-    (void)timeoutms;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(set), NVMLFAB_WORD(data), NVMLFAB_WORD(timeoutms)};
+    return nvmlfab_wait(178, 11000000, a, timeoutms);
 }
 
 nvmlReturn_t nvmlEventSetWait_v3(nvmlEventSet_t set, nvmlEventSetWait_v3_t *params)
 {
-    (void)set;
-    (void)params;
-    return nvmlfab_stub(13004092);
+    const uint64_t a[] = {NVMLFAB_WORD(set), NVMLFAB_WORD(params)};
+    return nvmlfab_wait(436, 13004092, a, params != NULL ? params->timeoutMs : 0);
 }
 
 nvmlReturn_t nvmlGetBlacklistDeviceCount(unsigned int *deviceCount)
@@ -2297,20 +2289,20 @@ nvmlReturn_t nvmlShutdown(void)
 
 nvmlReturn_t nvmlSystemEventSetCreate(nvmlSystemEventSetCreateRequest_t *request)
 {
-    (void)request;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(request)};
+    return nvmlfab_gate(391, 12009040, a);
 }
 
 nvmlReturn_t nvmlSystemEventSetFree(nvmlSystemEventSetFreeRequest_t *request)
 {
-    (void)request;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(request)};
+    return nvmlfab_gate(392, 12009040, a);
 }
 
 nvmlReturn_t nvmlSystemEventSetWait(nvmlSystemEventSetWaitRequest_t *request)
 {
-    (void)request;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(request)};
+    return nvmlfab_wait(393, 12009040, a, request != NULL ? request->timeoutms : 0);
 }
 
 nvmlReturn_t nvmlSystemGetCPER_v1(nvmlGetCPER_v1_t *cper)
@@ -2406,8 +2398,8 @@ nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int cpuNumber, unsigned int *c
 
 nvmlReturn_t nvmlSystemRegisterEvents(nvmlSystemRegisterEventRequest_t *request)
 {
-    (void)request;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(request)};
+    return nvmlfab_gate(394, 12009040, a);
 }
 
 nvmlReturn_t nvmlSystemSetConfComputeGpusReadyState(unsigned int isAcceptingWork)

@@ -19,10 +19,12 @@ type Rule struct {
 	Versions  []uint32 // accepted versions that do not carry their size
 	Macros    []string // accepted versions, by macro
 	NullQuery bool
-	Unasked   bool // the count is only written; the array has room for all that there can be
-	InBytes   bool // the length counts bytes, not elements
-	Crop      bool // a text that does not fit is cut, not refused
-	Optional  bool // an out pointer that may be NULL
+	Unasked   bool   // the count is only written; the array has room for all that there can be
+	InBytes   bool   // the length counts bytes, not elements
+	Crop      bool   // a text that does not fit is cut, not refused
+	Optional  bool   // an out pointer that may be NULL
+	Fills     string // a field that points to an array of the caller's, which is filled
+	Room      string // the field with the number of elements that such an array has
 	Why       string
 }
 
@@ -94,6 +96,8 @@ var rules = map[string][]Rule{
 	},
 	"nvmlGpmMetricsGet":         {{Param: "metricsGet", Versions: []uint32{1}, Counted: "numMetrics", Why: "grew with its version still 1; numMetrics says how many elements the caller has"}},
 	"nvmlGpmQueryDeviceSupport": {{Param: "gpmSupport", Versions: []uint32{1}, Why: "its version is a plain 1"}},
+	"nvmlEventSetWait":          {{Param: "data", Bytes: 24, Why: "the first nvmlEventData_t ended with eventData; headers keep only the name"}},
+	"nvmlSystemEventSetWait":    {{Param: "request", Fills: "data", Room: "dataSize", Why: "an array whose length stands beside it in the struct"}},
 	"nvmlSystemGetProcessName":  {{Param: "name", Crop: true, Why: "documented: the name is cropped to the buffer"}},
 	"nvmlInternalSlot165":       {{Param: "valuesCount", Role: Slice, Why: fillArray + "; each element has its own return code"}},
 	"nvmlInternalSlot208":       {{Param: "lanes", Role: Slice, Why: fillArray}},

@@ -131,6 +131,14 @@ func PutArray[T any](array unsafe.Pointer, list []T, stride int) abi.Return {
 	return abi.SUCCESS
 }
 
+// PutFilled writes every element into an array that has room for some.
+func PutFilled[T any](array unsafe.Pointer, room uint32, list []T, stride int) abi.Return {
+	if uint64(len(list)) > uint64(room) {
+		return abi.ERROR_INSUFFICIENT_SIZE
+	}
+	return PutArray(array, list, stride)
+}
+
 // maxElements bounds an array whose length the caller passes by value.
 const maxElements = 1 << 16
 
