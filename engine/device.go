@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/nvmlfab/nvmlfab/engine/simulate"
+	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -12,5 +13,14 @@ type Device struct {
 	Instance *ComputeInstance // of a MIG device; nil for a whole GPU
 	meter    *simulate.Meter
 	fault    *fault
-	damaged  *Device // the GPU once its memory has an uncorrectable error; nil unless it fails so
+	record   *state.Record // what has changed about the GPU; nil for a MIG device
+	damaged  *Device       // the GPU once its memory has an uncorrectable error; nil unless it fails so
+}
+
+// Accounted are the processes that ended on the GPU while accounting was on, oldest first.
+func (d *Device) Accounted() []state.Accounted {
+	if d.record == nil {
+		return nil
+	}
+	return d.record.Accounted
 }

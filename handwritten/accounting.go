@@ -1,10 +1,11 @@
 package handwritten
 
 import (
+	"slices"
+
 	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
 // DeviceGetAccountingMode says whether process accounting is on.
@@ -17,8 +18,8 @@ func DeviceGetAccountingBufferSize(d *engine.Device) (uint32, abi.Return) {
 	return opt(d.Accounting.BufferSize)
 }
 
-// DeviceGetAccountingPids lists the accounted processes, which are the running ones. While accounting is off, captured
-// boards answer an empty list, although NVML documents NOT_SUPPORTED.
+// DeviceGetAccountingPids lists the accounted processes: those that run, and those that ended while accounting was on.
+// While accounting is off, captured boards answer an empty list, although NVML documents NOT_SUPPORTED.
 func DeviceGetAccountingPids(d *engine.Device) ([]uint32, abi.Return) {
 	on, ret := opt(d.Accounting.Mode)
 	if !on {
@@ -28,39 +29,48 @@ func DeviceGetAccountingPids(d *engine.Device) ([]uint32, abi.Return) {
 	for _, p := range d.Processes {
 		pids = append(pids, p.PID)
 	}
-	return pids, abi.SUCCESS
-}
-
-// accounted finds an accounted process: NOT_FOUND if there is none of that pid, NOT_SUPPORTED while accounting is off.
-func accounted(d *engine.Device, pid uint32) (*profiles.Process, abi.Return) {
-	if !d.Accounting.Mode.Value {
-		return nil, abi.ERROR_NOT_SUPPORTED
-	}
-	for i := range d.Processes {
-		if d.Processes[i].PID == pid {
-			return &d.Processes[i], abi.SUCCESS
+	for _, p := range d.Accounted() {
+		if !slices.Contains(pids, p.PID) {
+			pids = append(pids, p.PID)
 		}
 	}
-	return nil, abi.ERROR_NOT_FOUND
+	return pids, abi.SUCCESS
 }
 
 // unavailable is VALUE_NOT_AVAILABLE as an unsigned number.
 const unavailable = ^uint32(0)
 
-// DeviceGetAccountingStats is a process's use of SMs and memory, in percent, and memory in bytes. A running process's
-// time is 0.
+// DeviceGetAccountingStats is a process's use of SMs and memory, in percent, memory in bytes, and, once it has ended, how
+// long it ran, in ms, and its start, in µs since 1970. It answers NOT_FOUND if no such process was accounted, and
+// NOT_SUPPORTED while accounting is off.
 func DeviceGetAccountingStats(d *engine.Device, pid uint32, stats *abi.AccountingStats_t) abi.Return {
-	p, ret := accounted(d, pid)
-	if ret != abi.SUCCESS {
-		return ret
+	if !d.Accounting.Mode.Value {
+		return abi.ERROR_NOT_SUPPORTED
 	}
-	*stats = abi.AccountingStats_t{
-		GpuUtilization:    p.SMUtil.Or(unavailable),
-		MemoryUtilization: p.MemUtil.Or(unavailable),
-		MaxMemoryUsage:    usedMemory(p),
-		IsRunning:         1,
+	for i := range d.Processes {
+		if p := &d.Processes[i]; p.PID == pid {
+			*stats = abi.AccountingStats_t{
+				GpuUtilization:    p.SMUtil.Or(unavailable),
+				MemoryUtilization: p.MemUtil.Or(unavailable),
+				MaxMemoryUsage:    usedMemory(p),
+				IsRunning:         1,
+			}
+			return abi.SUCCESS
+		}
 	}
-	return abi.SUCCESS
+	for _, p := range slices.Backward(d.Accounted()) { // the newest of that pid
+		if p.PID == pid {
+			*stats = abi.AccountingStats_t{
+				GpuUtilization:    p.GPUPercent,
+				MemoryUtilization: p.MemoryPercent,
+				MaxMemoryUsage:    p.MaxMemoryBytes,
+				Time:              uint64(max(p.Ended-p.Started, 0)),
+				StartTime:         uint64(p.Started) * 1000,
+			}
+			return abi.SUCCESS
+		}
+	}
+	return abi.ERROR_NOT_FOUND
 }
 
 // DeviceGetAccountingStats_v2 is DeviceGetAccountingStats for the pid in the struct. Nothing is sampled.
@@ -73,6 +83,8 @@ func DeviceGetAccountingStats_v2(d *engine.Device, stats *abi.AccountingStats_v2
 		GpuUtilization:    s.GpuUtilization,
 		MemoryUtilization: s.MemoryUtilization,
 		MaxMemoryUsage:    s.MaxMemoryUsage,
+		Time:              s.Time,
+		StartTime:         s.StartTime,
 	}
 	return ret
 }

@@ -131,8 +131,8 @@ func TestUsage(t *testing.T) {
 func TestHelp(t *testing.T) {
 	top := nvmlfab(t, "--help")
 	for _, command := range []string{"", "version", "profiles list", "profiles show", "profiles validate", "profiles schema", "run",
-		"status", "set", "unset", "fail", "heal",
-		"events send", "events tail", "process add", "process remove", "process list", "play", "stage", "unstage", "cdi", "fakegpu"} {
+		"status", "set", "unset", "fail", "heal", "reset",
+		"events send", "events tail", "process add", "process remove", "process list", "play", "completion", "stage", "unstage", "cdi", "fakegpu"} {
 		t.Run(command, func(t *testing.T) {
 			for _, word := range strings.Fields(command) {
 				assert.Contains(t, top.stdout, word)

@@ -60,6 +60,9 @@ func (f nodeFlags) open(writes bool) (*node, error) {
 	case os.Getenv(stateVariable) != "":
 		path = os.Getenv(stateVariable)
 		beside, err = n.environment(os.Getenv, "")
+	case os.Getenv(runVariable) != "" && exists(machine.LaunchState): // inside of the run
+		path = machine.LaunchState
+		beside, err = n.launched(os.Getenv, "/")
 	default:
 		err = errWhichNode
 	}
@@ -152,11 +155,16 @@ func (n *node) running(run string) (path, beside string, err error) {
 	if !exists(path) {
 		return "", "", fmt.Errorf("--run %s: process %d is not one of nvmlfab run: it has no %s", run, pid, machine.LaunchState)
 	}
-	if own := state.TreeAt(filepath.Join(top, machine.Private)).Profile(); environ(profileFile) == "" && exists(own) {
-		return path, "", n.file(own)
-	}
-	beside, err = n.environment(environ, top)
+	beside, err = n.launched(environ, top)
 	return path, beside, err
+}
+
+// launched takes the profile of a run, whose files are those below top.
+func (n *node) launched(environ func(string) string, top string) (beside string, err error) {
+	if own := state.TreeAt(filepath.Join(top, machine.Private)).Profile(); environ(profileFile) == "" && exists(own) {
+		return "", n.file(own)
+	}
+	return n.environment(environ, top)
 }
 
 // environOf looks up variables of a process.

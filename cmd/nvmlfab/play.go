@@ -78,6 +78,9 @@ func (c playCmd) Run() error {
 	if p.node, err = c.open(!c.Check); err != nil {
 		return err
 	}
+	if _, err := p.node.gpus(p.gpus); err != nil {
+		return fmt.Errorf("--gpu: %w", err)
+	}
 	if p.id == "" {
 		name := "scenario"
 		if scenarioID.MatchString(p.name) && len(p.name) < 50 {

@@ -165,7 +165,9 @@ func (c unsetCmd) Run() error {
 			list = append(list, i)
 		}
 	}
-	set := func(l state.Layer) bool { return l.By == change.ByUser || l.By == change.BySetter }
+	set := func(l state.Layer) bool {
+		return l.By == change.ByUser || l.By == change.BySetter || l.By == change.ByBoard
+	}
 	any := false
 	err = n.change(func(t *change.Tx) error {
 		for _, i := range list {

@@ -319,7 +319,7 @@ func settings(list []setStatus, now int64) string {
 		case strings.HasPrefix(l.By, change.ByScenario):
 			id, _, _ := strings.Cut(strings.TrimPrefix(l.By, change.ByScenario), ":")
 			notes = append(notes, "by "+id)
-		case l.By == change.BySetter:
+		case l.By == change.BySetter, l.By == change.ByBoard:
 			notes = append(notes, "by NVML")
 		}
 		if l.Until != nil {

@@ -110,10 +110,7 @@ func (t *Tx) Reset(i int) abi.Return {
 		return abi.ERROR_GPU_IS_LOST
 	}
 	r := t.Record(i)
-	if len(r.Instances) > 0 {
-		t.Event(i, abi.EventMigConfigChange, 0)
-	}
-	r.Processes, r.Accounted, r.Instances = nil, nil, nil
+	r.Processes, r.Accounted = nil, nil
 	if _, err := t.DropLayers(i, func(l state.Layer) bool { return bySetters(l) || FaultOf(l) == "reset-required" }); err != nil {
 		return abi.ERROR_UNKNOWN
 	}
@@ -151,6 +148,9 @@ func (t *Tx) Reset(i int) abi.Return {
 	}
 	if d.Processes != nil {
 		keys["processes"] = []any{}
+	}
+	if d.Failure.Mode.Value == "reset_required" {
+		keys["failure.mode"] = "healthy"
 	}
 	if ret := t.keep(i, keys); ret != abi.SUCCESS {
 		return ret
