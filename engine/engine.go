@@ -79,7 +79,8 @@ func (e *Engine) Stop() {
 	e.lifecycle.Lock()
 	defer e.lifecycle.Unlock()
 	e.current.Swap(e.empty()).generation.free()
-	e.host.Follow(false, 0, 0)
+	e.host.Wake() // who waits for events learns that there are none any more
+	e.host.Follow(false, 0, 0, "")
 	_ = e.host.Keep(nil) // cannot fail: removing needs no memory
 }
 

@@ -34,10 +34,16 @@ type generation struct {
 
 	mu     sync.Mutex
 	others map[host.Key]uintptr // the handles of the node's other objects
+
+	numbers map[profiles.UUID]uint32 // of the GPUs
 }
 
 // begin makes a generation with a board's devices.
 func (e *Engine) begin(source config, board *profiles.Board) *generation {
+	numbers := map[profiles.UUID]uint32{}
+	for i := range board.Devices {
+		numbers[board.Devices[i].UUID] = uint32(i)
+	}
 	return &generation{
 		engine:  e,
 		live:    change.Source{Board: board, Overridden: board, Origin: source.origin},
@@ -48,6 +54,7 @@ func (e *Engine) begin(source config, board *profiles.Board) *generation {
 		devices: make([]atomic.Uintptr, len(board.Devices)),
 		faults:  make([]*fault, len(board.Devices)),
 		others:  map[host.Key]uintptr{},
+		numbers: numbers,
 	}
 }
 

@@ -30,7 +30,7 @@ func (g *generation) follow() {
 
 // unfollow undoes follow for a generation that nobody has seen.
 func (g *generation) unfollow() {
-	g.engine.host.Follow(false, 0, 0)
+	g.engine.host.Follow(false, 0, 0, "")
 	for _, f := range g.followed {
 		f.Close()
 	}
@@ -131,7 +131,11 @@ func (g *generation) seen(numbers []uint32) {
 		return
 	}
 	last := len(g.followed) - 1
-	g.engine.host.Follow(true, g.followed[last].Address(), numbers[last])
+	file := ""
+	if dir := g.stateDir(); dir != nil {
+		file = dir.File()
+	}
+	g.engine.host.Follow(true, g.followed[last].Address(), numbers[last], file)
 	clock := g.engine.host.Clock()
 	for i, f := range g.followed {
 		f.Seen(numbers[i], clock+wait)
@@ -184,6 +188,16 @@ func (e *Engine) refresh() *Snapshot {
 	defer e.lifecycle.Unlock()
 	s := e.current.Load()
 	if g := s.generation; len(g.followed) > 0 && g.stale() { // another thread may have looked meanwhile
+		g.reload()
+	}
+	return e.current.Load()
+}
+
+// look is refresh for who must know of every change up to now, also where the number of the newest change is not mapped.
+func (e *Engine) look() *Snapshot {
+	e.lifecycle.Lock()
+	defer e.lifecycle.Unlock()
+	if g := e.current.Load().generation; len(g.followed) > 0 {
 		g.reload()
 	}
 	return e.current.Load()
@@ -258,6 +272,9 @@ func (g *generation) publish(n Node) error {
 		}
 	}
 	n.Board = board
+	if g.live.State != nil {
+		n.Partitions = g.partitions(gpus)
+	}
 	if err := e.host.Keep(g.kept(n)); err != nil {
 		return err
 	}
@@ -337,6 +354,7 @@ func (g *generation) change(f func(*change.Tx) abi.Return) abi.Return {
 			g.live.State = before
 			return g.refused(answer, err)
 		}
+		e.host.Wake()
 		g.say(errAlone)
 		return abi.SUCCESS
 	}
@@ -348,6 +366,9 @@ func (g *generation) change(f func(*change.Tx) abi.Return) abi.Return {
 		return g.refused(answer, err)
 	}
 	g.reload()
+	if g.followed[len(g.followed)-1].Address() == 0 { // else the writer has woken those who wait
+		e.host.Wake()
+	}
 	return abi.SUCCESS
 }
 

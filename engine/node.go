@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/host"
 	"github.com/nvmlfab/nvmlfab/engine/simulate"
 	"github.com/nvmlfab/nvmlfab/engine/state"
@@ -23,10 +24,12 @@ type Node struct {
 // Partition is a GPU instance and its compute instances. Serials come from a counter that only grows. So an instance
 // that is destroyed and made again is another object, even if it gets the same number.
 type Partition struct {
-	Device uint32 // the GPU's number
-	ID     uint32
-	Serial uint64
-	Parts  []Part
+	Device  uint32 // the GPU's number
+	ID      uint32
+	Serial  uint64
+	Profile *profiles.GPUInstanceProfile // nil if the board has no table
+	Start   uint32                       // the first memory slice
+	Parts   []Part
 }
 
 // Part is a compute instance. It is also a MIG device.
@@ -34,22 +37,29 @@ type Part struct {
 	ID     uint32
 	Serial uint64
 	UUID   profiles.UUID // of the MIG device
+	// Profile is the way in which it was cut out, and Start its first compute slice in the GPU instance.
+	Profile change.ComputeProfile
+	Start   uint32
 }
 
 // GpuInstance is a GPU instance as one snapshot shows it.
 type GpuInstance struct {
 	view
-	Parent *Device
-	ID     uint32
-	Parts  []*ComputeInstance
+	Parent  *Device
+	ID      uint32
+	Profile *profiles.GPUInstanceProfile // nil if the board has no table
+	Start   uint32                       // the first memory slice
+	Parts   []*ComputeInstance
 }
 
 // ComputeInstance is a compute instance as one snapshot shows it.
 type ComputeInstance struct {
 	view
-	Parent *GpuInstance
-	ID     uint32
-	Device *Device // the MIG device
+	Parent  *GpuInstance
+	ID      uint32
+	Device  *Device // the MIG device
+	Profile change.ComputeProfile
+	Start   uint32 // the first compute slice in the GPU instance
 }
 
 // Unit is an S-class unit as one snapshot shows it.
@@ -82,6 +92,7 @@ func (g *generation) snapshot(n Node, gpus []shown) *Snapshot {
 		Board:      n.Board,
 		Devices:    make([]*Device, len(gpus)),
 		Branch:     profiles.Branch(n.Board.System.DriverVersion.Value),
+		state:      g.live.State,
 		generation: g,
 		objects:    map[host.Key]any{},
 	}
@@ -96,15 +107,15 @@ func (g *generation) snapshot(n Node, gpus []shown) *Snapshot {
 	}
 	g.started = true
 	for _, p := range n.Partitions {
-		gi := &GpuInstance{view: s.view(host.GpuInstance, p.Device, p.Serial), Parent: s.Devices[p.Device], ID: p.ID}
+		gi := &GpuInstance{view: s.view(host.GpuInstance, p.Device, p.Serial), Parent: s.Devices[p.Device], ID: p.ID,
+			Profile: p.Profile, Start: p.Start}
 		s.instances = append(s.instances, gi)
 		s.objects[gi.key] = gi
 		for _, part := range p.Parts {
-			profile := *gi.Parent.Device
-			profile.UUID = part.UUID
-			mig := &Device{view: s.view(host.MigDevice, p.Device, part.Serial), Device: &profile, fault: gi.Parent.fault}
-			mig.meter = simulate.NewMeter(n.Board, &profile, g.origin)
-			mig.Instance = &ComputeInstance{s.view(host.ComputeInstance, p.Device, part.Serial), gi, part.ID, mig}
+			profile := migDevice(s.Board, gi, part)
+			mig := &Device{view: s.view(host.MigDevice, p.Device, part.Serial), Device: profile, fault: gi.Parent.fault}
+			mig.meter = simulate.NewMeter(n.Board, profile, g.origin)
+			mig.Instance = &ComputeInstance{s.view(host.ComputeInstance, p.Device, part.Serial), gi, part.ID, mig, part.Profile, part.Start}
 			gi.Parts = append(gi.Parts, mig.Instance)
 			s.objects[mig.key], s.objects[mig.Instance.key] = mig, mig.Instance
 		}
@@ -115,16 +126,6 @@ func (g *generation) snapshot(n Node, gpus []shown) *Snapshot {
 		s.objects[u.key] = u
 	}
 	return s
-}
-
-// GpuInstances are the GPU instances of a GPU.
-func (s *Snapshot) GpuInstances(d *Device) (list []*GpuInstance) {
-	for _, gi := range s.instances {
-		if gi.key.Device == d.key.Device {
-			list = append(list, gi)
-		}
-	}
-	return list
 }
 
 func (s *Snapshot) view(kind host.Kind, device uint32, serial uint64) view {
@@ -236,7 +237,7 @@ func restored(b []byte) (r remains, err error) {
 			if err != nil {
 				break
 			}
-			p.Parts = append(p.Parts, Part{uint32(number()), number(), profiles.UUID(text())})
+			p.Parts = append(p.Parts, Part{ID: uint32(number()), Serial: number(), UUID: profiles.UUID(text())})
 		}
 		n.Partitions = append(n.Partitions, p)
 	}

@@ -70,36 +70,6 @@ func (o *owned) Free() {
 	g.engine.host.Release(g.number, o.handle)
 }
 
-// EventSet holds the events that a program waits for.
-type EventSet struct{ owned }
-
-// NewEventSet makes an empty set: MEMORY if there are no handles left, UNINITIALIZED after the last nvmlShutdown.
-func (s *Snapshot) NewEventSet() (*EventSet, abi.Return) {
-	o, ret := s.own(host.EventSet)
-	return &EventSet{o}, ret
-}
-
-// EventSet is the set of events that a handle stands for; INVALID_ARGUMENT if there is none.
-func (s *Snapshot) EventSet(handle uintptr, _ Need) (*EventSet, abi.Return) {
-	o, ret := s.owned(handle, host.EventSet)
-	return &EventSet{o}, ret
-}
-
-// SystemEventSet holds the system events that a program waits for.
-type SystemEventSet struct{ owned }
-
-// NewSystemEventSet makes an empty set, as NewEventSet does.
-func (s *Snapshot) NewSystemEventSet() (*SystemEventSet, abi.Return) {
-	o, ret := s.own(host.SystemEventSet)
-	return &SystemEventSet{o}, ret
-}
-
-// SystemEventSet is the set of system events that a handle stands for; INVALID_ARGUMENT if there is none.
-func (s *Snapshot) SystemEventSet(handle uintptr, _ Need) (*SystemEventSet, abi.Return) {
-	o, ret := s.owned(handle, host.SystemEventSet)
-	return &SystemEventSet{o}, ret
-}
-
 // GpmSample holds the counts of a GPU at the time of the sample.
 type GpmSample struct{ owned }
 

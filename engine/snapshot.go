@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nvmlfab/nvmlfab/engine/host"
+	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -20,6 +21,7 @@ type Snapshot struct {
 	Branch     int
 	instances  []*GpuInstance
 	objects    map[host.Key]any // all objects but whole GPUs
+	state      *state.State     // what nvmlfab has changed; nil if nothing
 	generation *generation
 	ended      atomic.Int64 // see counting
 }

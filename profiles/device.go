@@ -149,6 +149,14 @@ type Properties struct {
 	NVLinkLowPower NVLinkLowPower `yaml:"nvlink_low_power"`
 	// NVLinkError makes the link errors grow.
 	NVLinkError NVLinkError `yaml:"nvlink_error"`
+	// Events is what the GPU reports by events.
+	Events Events `yaml:"events"`
+}
+
+// Events is what a GPU reports by events.
+type Events struct {
+	// Supported says whether programs can wait for the GPU's events; they can unless it is false.
+	Supported Opt[bool] `yaml:"supported"`
 }
 
 // ComputeCapability is the CUDA compute capability.

@@ -151,6 +151,8 @@ type RootComplex struct {
 type MIGTables struct {
 	// GPUInstanceProfiles are the ways to cut a GPU, as nvidia-smi mig -lgip lists them.
 	GPUInstanceProfiles []GPUInstanceProfile `yaml:"gpu_instance_profiles"`
+	// Swapped says that of the halves of a seven-slice GPU the upper one has four compute slices, as on some units.
+	Swapped Opt[bool] `yaml:"swapped"`
 }
 
 // GPUInstanceProfile is one way to cut a GPU.

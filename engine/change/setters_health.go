@@ -110,7 +110,10 @@ func (t *Tx) Reset(i int) abi.Return {
 		return abi.ERROR_GPU_IS_LOST
 	}
 	r := t.Record(i)
-	r.Processes, r.Accounted = nil, nil
+	if len(r.Instances) > 0 {
+		t.Event(i, abi.EventMigConfigChange, 0)
+	}
+	r.Processes, r.Accounted, r.Instances = nil, nil, nil
 	if _, err := t.DropLayers(i, func(l state.Layer) bool { return bySetters(l) || FaultOf(l) == "reset-required" }); err != nil {
 		return abi.ERROR_UNKNOWN
 	}

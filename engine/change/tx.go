@@ -7,7 +7,6 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/engine/simulate"
 	"github.com/nvmlfab/nvmlfab/engine/state"
-	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -220,19 +219,6 @@ func (t *Tx) settle(i int) error {
 	}
 	t.notice(i, before, after)
 	return nil
-}
-
-// notice adds the events for the differences of a GPU.
-func (t *Tx) notice(i int, before, after *profiles.Device) {
-	if before.PerformanceState != after.PerformanceState {
-		t.Event(i, abi.EventTypePState, uint64(after.PerformanceState.Value))
-	}
-	if before.Clocks != after.Clocks || before.ClockOffsets != after.ClockOffsets {
-		t.Event(i, abi.EventTypeClock, 0)
-	}
-	if f := after.Failure; f.Xid.Code.Valid && !f.Waits() && f != before.Failure {
-		t.Event(i, abi.EventTypeXidCriticalError, f.Xid.Code.Value)
-	}
 }
 
 // Find returns the number of the GPU with that index or UUID.

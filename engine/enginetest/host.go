@@ -31,6 +31,8 @@ type Host struct {
 	Limit      int      // number of handles that there is room for; 0 means any number
 	Complaints []string // what the engine complained of
 
+	Wakes int // how often the engine woke threads that wait
+
 	mu         sync.Mutex
 	generation uint64
 	slots      []slot
@@ -116,7 +118,14 @@ func (h *Host) Complain(line string) {
 }
 
 // Follow does nothing: Clock is right at every call.
-func (h *Host) Follow(bool, uintptr, uint32) {}
+func (h *Host) Follow(bool, uintptr, uint32, string) {}
+
+// Wake counts.
+func (h *Host) Wake() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.Wakes++
+}
 
 // Clock counts with the clock of every process, in ms.
 func (h *Host) Clock() int64 { return Clock().UnixMilli() }

@@ -23,8 +23,11 @@ type Host interface {
 	// Clock counts ms and never goes back. It is read with every call, so it may lag by some ms.
 	Clock() int64
 	// Follow says whether the engine follows directories, which makes calls bring the time along. The number of the newest
-	// change lies at word, 0 where it cannot be mapped, and was seen when the files were last read.
-	Follow(follows bool, word uintptr, seen uint32)
+	// change lies at word, 0 where it cannot be mapped, and was seen when the files were last read. A change replaces
+	// the file of that name, which is empty if nobody else can change the node.
+	Follow(follows bool, word uintptr, seen uint32, file string)
+	// Wake wakes the threads that wait for events, so that they ask again.
+	Wake()
 	// Admin reports whether the calling thread may administer GPUs: it is root or has CAP_SYS_ADMIN.
 	Admin() bool
 	// Complain prints one line for the person who runs the process.

@@ -42,6 +42,9 @@ func At(path string) *Dir { return &Dir{path: path} }
 // Path is where the directory is.
 func (d *Dir) Path() string { return d.path }
 
+// File is the path of the file that each change replaces.
+func (d *Dir) File() string { return filepath.Join(d.path, file) }
+
 // open opens the directory.
 func (d *Dir) open() (int, error) {
 	fd, err := unix.Open(d.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -64,6 +64,8 @@ type Record struct {
 	Processes []Process `json:"processes,omitempty"`
 	// Accounted are processes that ended while accounting was on, oldest first.
 	Accounted []Accounted `json:"accounted,omitempty"`
+	// Instances are the GPU instances of a GPU in MIG mode.
+	Instances []Instance `json:"instances,omitempty"`
 	// Counters has checkpoints of counters whose rate has changed.
 	Counters map[string]Checkpoint `json:"counters,omitempty"`
 	// Warmth is how warm the GPU was when its load changed.
@@ -101,6 +103,24 @@ type Real struct {
 	Namespace uint64 `json:"namespace"`
 	Start     uint64 `json:"start"`
 	Boot      string `json:"boot"`
+}
+
+// Instance is a GPU instance: a profile, the memory slice that it starts at, and the compute instances in it.
+type Instance struct {
+	// ID is the number that NVML gives it, and Serial tells it from others that had the same number before.
+	ID      uint32 `json:"id"`
+	Serial  uint64 `json:"serial"`
+	Profile uint32 `json:"profile"`
+	Start   uint32 `json:"start"`
+	Parts   []Part `json:"parts,omitempty"`
+}
+
+// Part is a compute instance: a profile, and the compute slice of its GPU instance that it starts at.
+type Part struct {
+	ID      uint32 `json:"id"`
+	Serial  uint64 `json:"serial"`
+	Profile uint32 `json:"profile"`
+	Start   uint32 `json:"start"`
 }
 
 // Accounted is the accounting record of a process that has ended.
@@ -206,6 +226,10 @@ func (s *State) Change(uuid profiles.UUID) *Record {
 		r.Set[i].Keys = maps.Clone(r.Set[i].Keys)
 	}
 	r.Processes, r.Accounted, r.Counters = slices.Clone(r.Processes), slices.Clone(r.Accounted), maps.Clone(r.Counters)
+	r.Instances = slices.Clone(r.Instances)
+	for i := range r.Instances {
+		r.Instances[i].Parts = slices.Clone(r.Instances[i].Parts)
+	}
 	if uuid == "" {
 		s.Node = &r
 	} else {
@@ -254,7 +278,7 @@ func (r *Record) Ends(now int64) (next int64) {
 
 // Empty reports whether nothing is changed.
 func (r *Record) Empty() bool {
-	return len(r.Set)+len(r.Processes)+len(r.Accounted)+len(r.Counters)+len(r.more) == 0 && r.Warmth == nil
+	return len(r.Set)+len(r.Processes)+len(r.Accounted)+len(r.Instances)+len(r.Counters)+len(r.more) == 0 && r.Warmth == nil
 }
 
 // head is the part of state.json before the devices.
@@ -383,7 +407,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &r.more); err != nil {
 		return err
 	}
-	for _, key := range []string{"at", "set", "processes", "accounted", "counters", "warmth"} {
+	for _, key := range []string{"at", "set", "processes", "accounted", "instances", "counters", "warmth"} {
 		delete(r.more, key)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // ModelHash identifies what front and core have to agree on; they compare it at load.
-const ModelHash uint64 = 0x7605f0397a78bae6
+const ModelHash uint64 = 0x24b34fda64ea4789
 
 // Function unpacks the arguments of one symbol: s is the snapshot of the call, and a its block of argument words.
 type Function func(s *engine.Snapshot, a unsafe.Pointer) abi.Return
@@ -22,8 +22,12 @@ calls holds the function of every retired stub by number. Entries of nvidia-smi'
 and stand in slots, by their place in that table.
 */
 var calls = [...]Function{
+	1:   callComputeInstanceDestroy,
+	2:   callComputeInstanceGetInfo,
+	3:   callComputeInstanceGetInfo_v2,
 	4:   callDeviceClearAccountingPids,
 	6:   callDeviceClearEccErrorCounts,
+	7:   callDeviceCreateGpuInstance,
 	10:  callDeviceGetAPIRestriction,
 	11:  callDeviceGetAccountingBufferSize,
 	12:  callDeviceGetAccountingMode,
@@ -31,6 +35,8 @@ var calls = [...]Function{
 	14:  callDeviceGetAccountingStats,
 	16:  callDeviceGetApplicationsClock,
 	17:  callDeviceGetArchitecture,
+	18:  callDeviceGetAttributes,
+	19:  callDeviceGetAttributes_v2,
 	20:  callDeviceGetAutoBoostedClocksEnabled,
 	21:  callDeviceGetBAR1MemoryInfo,
 	22:  callDeviceGetBoardId,
@@ -38,6 +44,7 @@ var calls = [...]Function{
 	24:  callDeviceGetBrand,
 	26:  callDeviceGetClock,
 	27:  callDeviceGetClockInfo,
+	28:  callDeviceGetComputeInstanceId,
 	29:  callDeviceGetComputeMode,
 	30:  callDeviceGetComputeRunningProcesses,
 	31:  callDeviceGetComputeRunningProcesses_v2,
@@ -52,6 +59,7 @@ var calls = [...]Function{
 	41:  callDeviceGetDecoderUtilization,
 	42:  callDeviceGetDefaultApplicationsClock,
 	43:  callDeviceGetDetailedEccErrors,
+	44:  callDeviceGetDeviceHandleFromMigDeviceHandle,
 	45:  callDeviceGetDisplayActive,
 	46:  callDeviceGetDisplayMode,
 	47:  callDeviceGetDriverModel,
@@ -65,6 +73,12 @@ var calls = [...]Function{
 	56:  callDeviceGetFanSpeed,
 	57:  callDeviceGetFanSpeed_v2,
 	58:  callDeviceGetFieldValues,
+	59:  callDeviceGetGpuInstanceById,
+	60:  callDeviceGetGpuInstanceId,
+	61:  callDeviceGetGpuInstancePossiblePlacements,
+	62:  callDeviceGetGpuInstanceProfileInfo,
+	63:  callDeviceGetGpuInstanceRemainingCapacity,
+	64:  callDeviceGetGpuInstances,
 	65:  callDeviceGetGpuOperationMode,
 	66:  callDeviceGetGraphicsRunningProcesses,
 	67:  callDeviceGetGraphicsRunningProcesses_v2,
@@ -121,6 +135,7 @@ var calls = [...]Function{
 	125: callDeviceGetSamples,
 	126: callDeviceGetSerial,
 	127: callDeviceGetSupportedClocksThrottleReasons,
+	128: callDeviceGetSupportedEventTypes,
 	129: callDeviceGetSupportedGraphicsClocks,
 	130: callDeviceGetSupportedMemoryClocks,
 	132: callDeviceGetTemperature,
@@ -136,6 +151,7 @@ var calls = [...]Function{
 	145: callDeviceGetVirtualizationMode,
 	146: callDeviceIsMigDeviceHandle,
 	148: callDeviceOnSameBoard,
+	150: callDeviceRegisterEvents,
 	153: callDeviceResetApplicationsClocks,
 	154: callDeviceResetGpuLockedClocks,
 	155: callDeviceResetNvLinkErrorCounters,
@@ -148,14 +164,24 @@ var calls = [...]Function{
 	165: callDeviceSetEccMode,
 	166: callDeviceSetGpuLockedClocks,
 	167: callDeviceSetGpuOperationMode,
+	168: callDeviceSetMigMode,
 	170: callDeviceSetPersistenceMode,
 	171: callDeviceSetPowerManagementLimit,
 	172: callDeviceSetVirtualizationMode,
 	173: callDeviceValidateInforom,
 	175: callEventSetCreate,
 	176: callEventSetFree,
+	177: callEventSetWait,
+	178: callEventSetWait_v2,
 	179: callGetBlacklistDeviceCount,
 	180: callGetBlacklistDeviceInfoByIndex,
+	183: callGpuInstanceCreateComputeInstance,
+	184: callGpuInstanceDestroy,
+	185: callGpuInstanceGetComputeInstanceById,
+	186: callGpuInstanceGetComputeInstanceProfileInfo,
+	187: callGpuInstanceGetComputeInstanceRemainingCapacity,
+	188: callGpuInstanceGetComputeInstances,
+	189: callGpuInstanceGetInfo,
 	190: callInit,
 	191: callInitWithFlags,
 	192: callInit_v2,
@@ -168,6 +194,8 @@ var calls = [...]Function{
 	201: callSystemGetProcessName,
 	202: callSystemGetTopologyGpuSet,
 	203: callUnitGetCount,
+	243: callDeviceCreateGpuInstanceWithPlacement,
+	245: callDeviceGetGpuInstancePossiblePlacements_v2,
 	247: callDeviceGetMPSComputeRunningProcesses_v2,
 	248: callDeviceGetNvLinkRemoteDeviceType,
 	249: callDeviceResetMemoryLockedClocks,
@@ -176,6 +204,7 @@ var calls = [...]Function{
 	252: callGetExcludedDeviceCount,
 	253: callGetExcludedDeviceInfoByIndex,
 	257: callDeviceGetComputeRunningProcesses_v3,
+	258: callDeviceGetGpuInstanceProfileInfoV,
 	259: callDeviceGetGraphicsRunningProcesses_v3,
 	261: callDeviceGetMPSComputeRunningProcesses_v3,
 	262: callDeviceGetMemoryBusWidth,
@@ -183,6 +212,7 @@ var calls = [...]Function{
 	264: callDeviceGetNumFans,
 	265: callDeviceGetNumGpuCores,
 	266: callDeviceGetPcieLinkMaxSpeed,
+	268: callGpuInstanceGetComputeInstanceProfileInfoV,
 	272: callDeviceGetDefaultEccMode,
 	274: callDeviceGetGpcClkVfOffset,
 	275: callDeviceGetGspFirmwareMode,
@@ -202,6 +232,8 @@ var calls = [...]Function{
 	304: callDeviceGetGpuMaxPcieLinkGeneration,
 	309: callDeviceSetFanControlPolicy,
 	310: callDeviceSetNvLinkDeviceLowPowerThreshold,
+	314: callGpuInstanceCreateComputeInstanceWithPlacement,
+	315: callGpuInstanceGetComputeInstancePossiblePlacements,
 	319: callDeviceGetConfComputeProtectedMemoryUsage,
 	320: callDeviceGetCurrentClocksEventReasons,
 	321: callDeviceGetJpgUtilization,
@@ -232,7 +264,12 @@ var calls = [...]Function{
 	379: callDeviceWorkloadPowerProfileGetProfilesInfo,
 	380: callDeviceWorkloadPowerProfileSetRequestedProfiles,
 	382: callDeviceGetHandleByUUIDV,
+	391: callSystemEventSetCreate,
+	392: callSystemEventSetFree,
+	393: callSystemEventSetWait,
+	394: callSystemRegisterEvents,
 	396: callDeviceGetAddressingMode,
+	397: callDeviceGetGpuInstanceProfileInfoByIdV,
 	399: callDeviceGetPdi,
 	401: callDeviceGetRepairStatus,
 	406: callDeviceGetUnrepairableMemoryFlag_v1,
@@ -240,6 +277,7 @@ var calls = [...]Function{
 	411: callDeviceGetRemappedRows_v2,
 	419: callDeviceGetAccountingStats_v2,
 	424: callDeviceGetGpuFabricInfo_v4,
+	436: callEventSetWait_v3,
 }
 
 var slots = [...]Function{
@@ -286,6 +324,52 @@ func Call(number uint32) Function {
 	return nil
 }
 
+func callComputeInstanceDestroy(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.ComputeInstance(marshal.Word[uintptr](a, 0), engine.Alive|engine.MIGConfig)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.ComputeInstanceDestroy(v0)
+}
+
+func callComputeInstanceGetInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.ComputeInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.ComputeInstanceInfo_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 24)
+	ret = handwritten.ComputeInstanceGetInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 24)
+	return abi.SUCCESS
+}
+
+func callComputeInstanceGetInfo_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.ComputeInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.ComputeInstanceInfo_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 32)
+	ret = handwritten.ComputeInstanceGetInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 32)
+	return abi.SUCCESS
+}
+
 func callDeviceClearAccountingPids(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
 	if ret != abi.SUCCESS {
@@ -300,6 +384,54 @@ func callDeviceClearEccErrorCounts(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 		return ret
 	}
 	return handwritten.DeviceClearEccErrorCounts(v0, marshal.Word[abi.EccCounterType_t](a, 1))
+}
+
+func callDeviceCreateGpuInstance(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU|engine.MIGConfig)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceCreateGpuInstance(v0, marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	h2, ret := r2.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p2) = h2
+	return abi.SUCCESS
+}
+
+func callDeviceCreateGpuInstanceWithPlacement(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU|engine.MIGConfig)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v2 abi.GpuInstancePlacement_t
+	marshal.Get(unsafe.Pointer(&v2), p2, 8)
+	p3 := marshal.Pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r3, ret := handwritten.DeviceCreateGpuInstanceWithPlacement(v0, marshal.Word[uint32](a, 1), &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	h3, ret := r3.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p3) = h3
+	return abi.SUCCESS
 }
 
 func callDeviceGetAPIRestriction(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
@@ -468,6 +600,44 @@ func callDeviceGetArchitecture(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 		return ret
 	}
 	*(*abi.DeviceArchitecture_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetAttributes(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.DeviceAttributes_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 24)
+	ret = handwritten.DeviceGetAttributes(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 24)
+	return abi.SUCCESS
+}
+
+func callDeviceGetAttributes_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.DeviceAttributes_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 40)
+	ret = handwritten.DeviceGetAttributes(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 40)
 	return abi.SUCCESS
 }
 
@@ -667,6 +837,23 @@ func callDeviceGetClockOffsets(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 		return ret
 	}
 	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceGetComputeInstanceId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetComputeInstanceId(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
 	return abi.SUCCESS
 }
 
@@ -1000,6 +1187,27 @@ func callDeviceGetDetailedEccErrors(s *engine.Snapshot, a unsafe.Pointer) abi.Re
 		return ret
 	}
 	marshal.Put(p3, unsafe.Pointer(&v3), 32)
+	return abi.SUCCESS
+}
+
+func callDeviceGetDeviceHandleFromMigDeviceHandle(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetDeviceHandleFromMigDeviceHandle(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	h1, ret := r1.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = h1
 	return abi.SUCCESS
 }
 
@@ -1446,6 +1654,196 @@ func callDeviceGetGpuFabricInfo_v4(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 		return ret
 	}
 	marshal.Put(p1, unsafe.Pointer(&v1), 548)
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpuInstanceById(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetGpuInstanceById(v0, marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	h2, ret := r2.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p2) = h2
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpuInstanceId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetGpuInstanceId(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpuInstancePossiblePlacements(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	p3 := marshal.Pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetGpuInstancePossiblePlacements(v0, marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutList(p3, p2, r2, 8, true); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpuInstancePossiblePlacements_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	p3 := marshal.Pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetGpuInstancePossiblePlacements(v0, marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutList(p3, p2, r2, 8, true); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpuInstanceProfileInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v2 abi.GpuInstanceProfileInfo_t
+	marshal.Get(unsafe.Pointer(&v2), p2, 48)
+	ret = handwritten.DeviceGetGpuInstanceProfileInfo(v0, marshal.Word[uint32](a, 1), &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p2, unsafe.Pointer(&v2), 48)
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpuInstanceProfileInfoByIdV(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n2 int
+	switch *(*uint32)(p2) {
+	case 0x2000098:
+		n2 = 152
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v2 abi.GpuInstanceProfileInfo_v2_t
+	marshal.Get(unsafe.Pointer(&v2), p2, n2)
+	ret = handwritten.DeviceGetGpuInstanceProfileInfoByIdV(v0, marshal.Word[uint32](a, 1), &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p2, unsafe.Pointer(&v2), n2)
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpuInstanceProfileInfoV(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n2 int
+	switch *(*uint32)(p2) {
+	case 0x2000098:
+		n2 = 152
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v2 abi.GpuInstanceProfileInfo_v2_t
+	marshal.Get(unsafe.Pointer(&v2), p2, n2)
+	ret = handwritten.DeviceGetGpuInstanceProfileInfoV(v0, marshal.Word[uint32](a, 1), &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p2, unsafe.Pointer(&v2), n2)
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpuInstanceRemainingCapacity(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetGpuInstanceRemainingCapacity(v0, marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetGpuInstances(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	p3 := marshal.Pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetGpuInstances(v0, marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	h2, ret := marshal.Handles(r2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutAll(p3, p2, h2, 8); ret != abi.SUCCESS {
+		return ret
+	}
 	return abi.SUCCESS
 }
 
@@ -3128,6 +3526,23 @@ func callDeviceGetSupportedClocksThrottleReasons(s *engine.Snapshot, a unsafe.Po
 	return abi.SUCCESS
 }
 
+func callDeviceGetSupportedEventTypes(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetSupportedEventTypes(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p1) = r1
+	return abi.SUCCESS
+}
+
 func callDeviceGetSupportedGraphicsClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -3325,7 +3740,7 @@ func callDeviceGetTotalEnergyConsumption(s *engine.Snapshot, a unsafe.Pointer) a
 }
 
 func callDeviceGetUUID(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
-	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), 0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -3552,6 +3967,18 @@ func callDevicePowerSmoothingUpdatePresetProfileParam(s *engine.Snapshot, a unsa
 	return abi.SUCCESS
 }
 
+func callDeviceRegisterEvents(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	v2, ret := s.EventSet(marshal.Word[uintptr](a, 2), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceRegisterEvents(v0, marshal.Word[uint64](a, 1), v2)
+}
+
 func callDeviceResetApplicationsClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU|engine.ApplicationsClocks)
 	if ret != abi.SUCCESS {
@@ -3749,6 +4176,23 @@ func callDeviceSetMemoryLockedClocks(s *engine.Snapshot, a unsafe.Pointer) abi.R
 		return ret
 	}
 	return handwritten.DeviceSetMemoryLockedClocks(v0, marshal.Word[uint32](a, 1), marshal.Word[uint32](a, 2))
+}
+
+func callDeviceSetMigMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceSetMigMode(v0, marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.Return)(p2) = r2
+	return abi.SUCCESS
 }
 
 func callDeviceSetNvLinkDeviceLowPowerThreshold(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
@@ -3988,6 +4432,63 @@ func callEventSetFree(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return handwritten.EventSetFree(v0)
 }
 
+func callEventSetWait(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.EventSet(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.EventData_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 24)
+	ret = handwritten.EventSetWait(v0, &v1, marshal.Word[uint32](a, 2))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 24)
+	return abi.SUCCESS
+}
+
+func callEventSetWait_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.EventSet(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.EventData_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 32)
+	ret = handwritten.EventSetWait(v0, &v1, marshal.Word[uint32](a, 2))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 32)
+	return abi.SUCCESS
+}
+
+func callEventSetWait_v3(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.EventSet(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.EventSetWait_v3_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 224)
+	ret = handwritten.EventSetWait_v3(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 224)
+	return abi.SUCCESS
+}
+
 func callGetBlacklistDeviceCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
@@ -4041,6 +4542,208 @@ func callGetExcludedDeviceInfoByIndex(s *engine.Snapshot, a unsafe.Pointer) abi.
 		return ret
 	}
 	marshal.Put(p1, unsafe.Pointer(&v1), 148)
+	return abi.SUCCESS
+}
+
+func callGpuInstanceCreateComputeInstance(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive|engine.MIGConfig)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.GpuInstanceCreateComputeInstance(v0, marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	h2, ret := r2.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p2) = h2
+	return abi.SUCCESS
+}
+
+func callGpuInstanceCreateComputeInstanceWithPlacement(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive|engine.MIGConfig)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v2 abi.ComputeInstancePlacement_t
+	marshal.Get(unsafe.Pointer(&v2), p2, 8)
+	p3 := marshal.Pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r3, ret := handwritten.GpuInstanceCreateComputeInstanceWithPlacement(v0, marshal.Word[uint32](a, 1), &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	h3, ret := r3.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p3) = h3
+	return abi.SUCCESS
+}
+
+func callGpuInstanceDestroy(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive|engine.MIGConfig)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.GpuInstanceDestroy(v0)
+}
+
+func callGpuInstanceGetComputeInstanceById(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.GpuInstanceGetComputeInstanceById(v0, marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	h2, ret := r2.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p2) = h2
+	return abi.SUCCESS
+}
+
+func callGpuInstanceGetComputeInstancePossiblePlacements(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	p3 := marshal.Pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.GpuInstanceGetComputeInstancePossiblePlacements(v0, marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutList(p3, p2, r2, 8, true); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callGpuInstanceGetComputeInstanceProfileInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p3 := marshal.Pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v3 abi.ComputeInstanceProfileInfo_t
+	marshal.Get(unsafe.Pointer(&v3), p3, 36)
+	ret = handwritten.GpuInstanceGetComputeInstanceProfileInfo(v0, marshal.Word[uint32](a, 1), marshal.Word[uint32](a, 2), &v3)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p3, unsafe.Pointer(&v3), 36)
+	return abi.SUCCESS
+}
+
+func callGpuInstanceGetComputeInstanceProfileInfoV(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p3 := marshal.Pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n3 int
+	switch *(*uint32)(p3) {
+	case 0x2000088:
+		n3 = 136
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v3 abi.ComputeInstanceProfileInfo_v2_t
+	marshal.Get(unsafe.Pointer(&v3), p3, n3)
+	ret = handwritten.GpuInstanceGetComputeInstanceProfileInfoV(v0, marshal.Word[uint32](a, 1), marshal.Word[uint32](a, 2), &v3)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p3, unsafe.Pointer(&v3), n3)
+	return abi.SUCCESS
+}
+
+func callGpuInstanceGetComputeInstanceRemainingCapacity(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.GpuInstanceGetComputeInstanceRemainingCapacity(v0, marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callGpuInstanceGetComputeInstances(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	p3 := marshal.Pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.GpuInstanceGetComputeInstances(v0, marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	h2, ret := marshal.Handles(r2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutAll(p3, p2, h2, 8); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callGpuInstanceGetInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.GpuInstanceInfo_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 24)
+	ret = handwritten.GpuInstanceGetInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 24)
 	return abi.SUCCESS
 }
 
@@ -4602,6 +5305,75 @@ func callShutdown(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return handwritten.Shutdown(s.Engine())
 }
 
+func callSystemEventSetCreate(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n0 int
+	switch *(*uint32)(p0) {
+	case 0x1000010:
+		n0 = 16
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v0 abi.SystemEventSetCreateRequest_v1_t
+	marshal.Get(unsafe.Pointer(&v0), p0, n0)
+	ret := handwritten.SystemEventSetCreate(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), n0)
+	return abi.SUCCESS
+}
+
+func callSystemEventSetFree(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n0 int
+	switch *(*uint32)(p0) {
+	case 0x1000010:
+		n0 = 16
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v0 abi.SystemEventSetFreeRequest_v1_t
+	marshal.Get(unsafe.Pointer(&v0), p0, n0)
+	ret := handwritten.SystemEventSetFree(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), n0)
+	return abi.SUCCESS
+}
+
+func callSystemEventSetWait(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n0 int
+	switch *(*uint32)(p0) {
+	case 0x1000020:
+		n0 = 32
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v0 abi.SystemEventSetWaitRequest_v1_t
+	marshal.Get(unsafe.Pointer(&v0), p0, n0)
+	r0, ret := handwritten.SystemEventSetWait(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutFilled(v0.Data, v0.DataSize, r0, 16); ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), n0)
+	return abi.SUCCESS
+}
+
 func callSystemGetConfComputeState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
@@ -4721,6 +5493,28 @@ func callSystemGetTopologyGpuSet(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	if ret = marshal.PutList(p1, p2, h2, 8, true); ret != abi.SUCCESS {
 		return ret
 	}
+	return abi.SUCCESS
+}
+
+func callSystemRegisterEvents(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n0 int
+	switch *(*uint32)(p0) {
+	case 0x1000018:
+		n0 = 24
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v0 abi.SystemRegisterEventRequest_v1_t
+	marshal.Get(unsafe.Pointer(&v0), p0, n0)
+	ret := handwritten.SystemRegisterEvents(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), n0)
 	return abi.SUCCESS
 }
 

@@ -6,22 +6,20 @@
 
 nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t computeInstance)
 {
-    (void)computeInstance;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(computeInstance)};
+    return nvmlfab_gate(1, 11000000, a);
 }
 
 nvmlReturn_t nvmlComputeInstanceGetInfo(nvmlComputeInstance_t computeInstance, nvmlComputeInstanceInfo_t *info)
 {
-    (void)computeInstance;
-    (void)info;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(computeInstance), NVMLFAB_WORD(info)};
+    return nvmlfab_gate(2, 11000000, a);
 }
 
 nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t computeInstance, nvmlComputeInstanceInfo_t *info)
 {
-    (void)computeInstance;
-    (void)info;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(computeInstance), NVMLFAB_WORD(info)};
+    return nvmlfab_gate(3, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceClearAccountingPids(nvmlDevice_t device)
@@ -52,19 +50,14 @@ nvmlReturn_t nvmlDeviceClearFieldValues(nvmlDevice_t device, int valuesCount, nv
 
 nvmlReturn_t nvmlDeviceCreateGpuInstance(nvmlDevice_t device, unsigned int profileId, nvmlGpuInstance_t *gpuInstance)
 {
-    (void)device;
-    (void)profileId;
-    (void)gpuInstance;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(profileId), NVMLFAB_WORD(gpuInstance)};
+    return nvmlfab_gate(7, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(nvmlDevice_t device, unsigned int profileId, const nvmlGpuInstancePlacement_t *placement, nvmlGpuInstance_t *gpuInstance)
 {
-    (void)device;
-    (void)profileId;
-    (void)placement;
-    (void)gpuInstance;
-    return nvmlfab_stub(11001000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(profileId), NVMLFAB_WORD(placement), NVMLFAB_WORD(gpuInstance)};
+    return nvmlfab_gate(243, 11001000, a);
 }
 
 nvmlReturn_t nvmlDeviceDiscoverGpus(nvmlPciInfo_t *pciInfo)
@@ -160,16 +153,14 @@ nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitectu
 
 nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
 {
-    (void)device;
-    (void)attributes;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(attributes)};
+    return nvmlfab_gate(18, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
 {
-    (void)device;
-    (void)attributes;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(attributes)};
+    return nvmlfab_gate(19, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAutoBoostedClocksEnabled(nvmlDevice_t device, nvmlEnableState_t *isEnabled, nvmlEnableState_t *defaultIsEnabled)
@@ -269,9 +260,8 @@ nvmlReturn_t nvmlDeviceGetClockOffsets(nvmlDevice_t device, nvmlClockOffset_t *i
 
 nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned int *id)
 {
-    (void)device;
-    (void)id;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(id)};
+    return nvmlfab_gate(28, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t *mode)
@@ -427,9 +417,8 @@ nvmlReturn_t nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, nvmlMemoryError
 
 nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t migDevice, nvmlDevice_t *device)
 {
-    (void)migDevice;
-    (void)device;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(migDevice), NVMLFAB_WORD(device)};
+    return nvmlfab_gate(44, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t device, nvmlEnableState_t *isActive)
@@ -582,76 +571,56 @@ nvmlReturn_t nvmlDeviceGetGpuFabricInfo_v4(nvmlDevice_t device, nvmlGpuFabricInf
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned int id, nvmlGpuInstance_t *gpuInstance)
 {
-    (void)device;
-    (void)id;
-    (void)gpuInstance;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(id), NVMLFAB_WORD(gpuInstance)};
+    return nvmlfab_gate(59, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned int *id)
 {
-    (void)device;
-    (void)id;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(id)};
+    return nvmlfab_gate(60, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements(nvmlDevice_t device, unsigned int profileId, nvmlGpuInstancePlacement_t *placements, unsigned int *count)
 {
-    (void)device;
-    (void)profileId;
-    (void)placements;
-    (void)count;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(profileId), NVMLFAB_WORD(placements), NVMLFAB_WORD(count)};
+    return nvmlfab_gate(61, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsigned int profileId, nvmlGpuInstancePlacement_t *placements, unsigned int *count)
 {
-    (void)device;
-    (void)profileId;
-    (void)placements;
-    (void)count;
-    return nvmlfab_stub(11001000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(profileId), NVMLFAB_WORD(placements), NVMLFAB_WORD(count)};
+    return nvmlfab_gate(245, 11001000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned int profile, nvmlGpuInstanceProfileInfo_t *info)
 {
-    (void)device;
-    (void)profile;
-    (void)info;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(profile), NVMLFAB_WORD(info)};
+    return nvmlfab_gate(62, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoByIdV(nvmlDevice_t device, unsigned int profileId, nvmlGpuInstanceProfileInfo_v2_t *info)
 {
-    (void)device;
-    (void)profileId;
-    (void)info;
-    return nvmlfab_stub(13000039);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(profileId), NVMLFAB_WORD(info)};
+    return nvmlfab_gate(397, 13000039, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t device, unsigned int profile, nvmlGpuInstanceProfileInfo_v2_t *info)
 {
-    (void)device;
-    (void)profile;
-    (void)info;
-    return nvmlfab_stub(11006055);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(profile), NVMLFAB_WORD(info)};
+    return nvmlfab_gate(258, 11006055, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsigned int profileId, unsigned int *count)
 {
-    (void)device;
-    (void)profileId;
-    (void)count;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(profileId), NVMLFAB_WORD(count)};
+    return nvmlfab_gate(63, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int profileId, nvmlGpuInstance_t *gpuInstances, unsigned int *count)
 {
-    (void)device;
-    (void)profileId;
-    (void)gpuInstances;
-    (void)count;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(profileId), NVMLFAB_WORD(gpuInstances), NVMLFAB_WORD(count)};
+    return nvmlfab_gate(64, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int *maxLinkGenDevice)
@@ -1336,9 +1305,8 @@ nvmlReturn_t nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device, un
 
 nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *eventTypes)
 {
-    (void)device;
-    (void)eventTypes;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(eventTypes)};
+    return nvmlfab_gate(128, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t device, unsigned int memoryClockMHz, unsigned int *count, unsigned int *clocksMHz)
@@ -1635,10 +1603,8 @@ nvmlReturn_t nvmlDeviceReadWritePRM_v1(nvmlDevice_t device, nvmlPRMTLV_v1_t *buf
 
 nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long eventTypes, nvmlEventSet_t set)
 {
-    (void)device;
-    (void)eventTypes;
-    (void)set;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(eventTypes), NVMLFAB_WORD(set)};
+    return nvmlfab_gate(150, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceRemoveGpu(nvmlPciInfo_t *pciInfo)
@@ -1833,10 +1799,8 @@ nvmlReturn_t nvmlDeviceSetMemoryLockedClocks(nvmlDevice_t device, unsigned int m
 
 nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlReturn_t *activationStatus)
 {
-    (void)device;
-    (void)mode;
-    (void)activationStatus;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode), NVMLFAB_WORD(activationStatus)};
+    return nvmlfab_admin_gate(168, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetNvLinkDeviceLowPowerThreshold(nvmlDevice_t device, nvmlNvLinkPowerThres_t *info)
@@ -2038,25 +2002,20 @@ nvmlReturn_t nvmlEventSetRegisterGpuOperationalEvents_v1(nvmlEventSet_t eventSet
 
 nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
 {
-    (void)set;
-    (void)data;
-    (void)timeoutms;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(set), NVMLFAB_WORD(data), NVMLFAB_WORD(timeoutms)};
+    return nvmlfab_wait(177, 11000000, a, timeoutms);
 }
 
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
 {
-    (void)set;
-    (void)data;
-    (void)timeoutms;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(set), NVMLFAB_WORD(data), NVMLFAB_WORD(timeoutms)};
+    return nvmlfab_wait(178, 11000000, a, timeoutms);
 }
 
 nvmlReturn_t nvmlEventSetWait_v3(nvmlEventSet_t set, nvmlEventSetWait_v3_t *params)
 {
-    (void)set;
-    (void)params;
-    return nvmlfab_stub(13004092);
+    const uint64_t a[] = {NVMLFAB_WORD(set), NVMLFAB_WORD(params)};
+    return nvmlfab_wait(436, 13004092, a, params != NULL ? params->timeoutMs : 0);
 }
 
 nvmlReturn_t nvmlGetBlacklistDeviceCount(unsigned int *deviceCount)
@@ -2161,25 +2120,20 @@ nvmlReturn_t nvmlGpmSetStreamingEnabled(nvmlDevice_t device, unsigned int state)
 
 nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t gpuInstance, unsigned int profileId, nvmlComputeInstance_t *computeInstance)
 {
-    (void)gpuInstance;
-    (void)profileId;
-    (void)computeInstance;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(profileId), NVMLFAB_WORD(computeInstance)};
+    return nvmlfab_gate(183, 11000000, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceCreateComputeInstanceWithPlacement(nvmlGpuInstance_t gpuInstance, unsigned int profileId, const nvmlComputeInstancePlacement_t *placement, nvmlComputeInstance_t *computeInstance)
 {
-    (void)gpuInstance;
-    (void)profileId;
-    (void)placement;
-    (void)computeInstance;
-    return nvmlfab_stub(12000076);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(profileId), NVMLFAB_WORD(placement), NVMLFAB_WORD(computeInstance)};
+    return nvmlfab_gate(314, 12000076, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t gpuInstance)
 {
-    (void)gpuInstance;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance)};
+    return nvmlfab_gate(184, 11000000, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetActiveVgpus(nvmlGpuInstance_t gpuInstance, nvmlActiveVgpuInstanceInfo_t *pVgpuInstanceInfo)
@@ -2191,54 +2145,38 @@ nvmlReturn_t nvmlGpuInstanceGetActiveVgpus(nvmlGpuInstance_t gpuInstance, nvmlAc
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t gpuInstance, unsigned int id, nvmlComputeInstance_t *computeInstance)
 {
-    (void)gpuInstance;
-    (void)id;
-    (void)computeInstance;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(id), NVMLFAB_WORD(computeInstance)};
+    return nvmlfab_gate(185, 11000000, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstancePossiblePlacements(nvmlGpuInstance_t gpuInstance, unsigned int profileId, nvmlComputeInstancePlacement_t *placements, unsigned int *count)
 {
-    (void)gpuInstance;
-    (void)profileId;
-    (void)placements;
-    (void)count;
-    return nvmlfab_stub(12000076);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(profileId), NVMLFAB_WORD(placements), NVMLFAB_WORD(count)};
+    return nvmlfab_gate(315, 12000076, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t gpuInstance, unsigned int profile, unsigned int engProfile, nvmlComputeInstanceProfileInfo_t *info)
 {
-    (void)gpuInstance;
-    (void)profile;
-    (void)engProfile;
-    (void)info;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(profile), NVMLFAB_WORD(engProfile), NVMLFAB_WORD(info)};
+    return nvmlfab_gate(186, 11000000, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfoV(nvmlGpuInstance_t gpuInstance, unsigned int profile, unsigned int engProfile, nvmlComputeInstanceProfileInfo_v2_t *info)
 {
-    (void)gpuInstance;
-    (void)profile;
-    (void)engProfile;
-    (void)info;
-    return nvmlfab_stub(11006055);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(profile), NVMLFAB_WORD(engProfile), NVMLFAB_WORD(info)};
+    return nvmlfab_gate(268, 11006055, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInstance_t gpuInstance, unsigned int profileId, unsigned int *count)
 {
-    (void)gpuInstance;
-    (void)profileId;
-    (void)count;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(profileId), NVMLFAB_WORD(count)};
+    return nvmlfab_gate(187, 11000000, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t gpuInstance, unsigned int profileId, nvmlComputeInstance_t *computeInstances, unsigned int *count)
 {
-    (void)gpuInstance;
-    (void)profileId;
-    (void)computeInstances;
-    (void)count;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(profileId), NVMLFAB_WORD(computeInstances), NVMLFAB_WORD(count)};
+    return nvmlfab_gate(188, 11000000, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetCreatableVgpus(nvmlGpuInstance_t gpuInstance, nvmlVgpuTypeIdInfo_t *pVgpus)
@@ -2250,9 +2188,8 @@ nvmlReturn_t nvmlGpuInstanceGetCreatableVgpus(nvmlGpuInstance_t gpuInstance, nvm
 
 nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t gpuInstance, nvmlGpuInstanceInfo_t *info)
 {
-    (void)gpuInstance;
-    (void)info;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(info)};
+    return nvmlfab_gate(189, 11000000, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetVgpuHeterogeneousMode(nvmlGpuInstance_t gpuInstance, nvmlVgpuHeterogeneousMode_t *pHeterogeneousMode)
@@ -2352,20 +2289,20 @@ nvmlReturn_t nvmlShutdown(void)
 
 nvmlReturn_t nvmlSystemEventSetCreate(nvmlSystemEventSetCreateRequest_t *request)
 {
-    (void)request;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(request)};
+    return nvmlfab_gate(391, 12009040, a);
 }
 
 nvmlReturn_t nvmlSystemEventSetFree(nvmlSystemEventSetFreeRequest_t *request)
 {
-    (void)request;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(request)};
+    return nvmlfab_gate(392, 12009040, a);
 }
 
 nvmlReturn_t nvmlSystemEventSetWait(nvmlSystemEventSetWaitRequest_t *request)
 {
-    (void)request;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(request)};
+    return nvmlfab_wait(393, 12009040, a, request != NULL ? request->timeoutms : 0);
 }
 
 nvmlReturn_t nvmlSystemGetCPER_v1(nvmlGetCPER_v1_t *cper)
@@ -2461,8 +2398,8 @@ nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int cpuNumber, unsigned int *c
 
 nvmlReturn_t nvmlSystemRegisterEvents(nvmlSystemRegisterEventRequest_t *request)
 {
-    (void)request;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(request)};
+    return nvmlfab_gate(394, 12009040, a);
 }
 
 nvmlReturn_t nvmlSystemSetConfComputeGpusReadyState(unsigned int isAcceptingWork)

@@ -47,8 +47,14 @@ type Arg struct {
 	Versions []Accept
 	// Counted names the field with the number of elements of the last array member.
 	Counted string
+	// Fills names the field that points to an array which is filled, and Room the field with its number of elements.
+	Fills, Room string
+	// Stride is the size of an element of that array.
+	Stride int64
 	// NullQuery lists answer SUCCESS to a NULL array, with the count.
 	NullQuery bool
+	// Unasked lists have an array with room for everything, and a count that is only written.
+	Unasked bool
 	// InBytes says that the slice's length is in bytes.
 	InBytes bool
 	// Crop says that a text which does not fit is cut, not refused.
@@ -64,11 +70,24 @@ type Accept struct {
 }
 
 func (a Arg) describe() string {
-	return fmt.Sprintf("  %s %s %d %d %v %q %t %t\n", a.Role, a.Name, a.At, a.Extent, a.Versions, a.Counted, a.NullQuery, a.InBytes)
+	text := fmt.Sprintf("  %s %s %d %d %v %q %t %t %t\n", a.Role, a.Name, a.At, a.Extent, a.Versions, a.Counted, a.NullQuery, a.Unasked, a.InBytes)
+	if a.Fills != "" {
+		text += fmt.Sprintf("  fills %s %s %d\n", a.Fills, a.Room, a.Stride)
+	}
+	return text
 }
 
 // IsHandle reports whether the value is a handle.
 func (a Arg) IsHandle() bool { return a.Known != nil && a.Known.Kind == model.Handle }
+
+// field is a field of the struct at a pointer, or nil.
+func (a Arg) field(name string) *model.Field {
+	at := slices.IndexFunc(a.Known.Fields, func(f model.Field) bool { return f.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &a.Known.Fields[at]
+}
 
 var countName = regexp.MustCompile(`(?i)count$`)
 
@@ -181,7 +200,7 @@ func (s *Symbol) extent(arg *Arg, rule *Rule) error {
 		rule = &Rule{}
 	}
 	arg.Crop = rule.Crop
-	arg.NullQuery = rule.NullQuery
+	arg.NullQuery, arg.Unasked = rule.NullQuery, rule.Unasked
 	if arg.Role == FixedText {
 		arg.Extent = rule.Bytes
 		return nil
@@ -193,6 +212,13 @@ func (s *Symbol) extent(arg *Arg, rule *Rule) error {
 			arg.Versions = versions(s.Header, arg.Known)
 		}
 		arg.Counted = rule.Counted
+		if rule.Fills != "" {
+			f := arg.field(rule.Fills)
+			if f == nil || arg.field(rule.Room) == nil {
+				return fmt.Errorf("%s: %s has no fields %q and %q, which its rule names", s.Name, arg.Known.Name, rule.Fills, rule.Room)
+			}
+			arg.Fills, arg.Room, arg.Stride = rule.Fills, rule.Room, s.Header.SizeOf(f.Type.Elem())
+		}
 		if arg.Versions == nil {
 			return fmt.Errorf("%s: nothing says which versions of %s it takes; add a rule", s.Name, arg.Known.Name)
 		}

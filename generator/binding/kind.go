@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Kind tells who answers a symbol.
@@ -15,6 +16,7 @@ const (
 	Function  Kind = "function"  // a stub in C, until a Go function retires it
 	Lifecycle Kind = "lifecycle" // a Go function, called by the C that loads and unloads the core
 	Front     Kind = "front"     // the front, in C and without the core
+	Waiter    Kind = "waiter"    // a Go function that never blocks, called by the C that sleeps until it has an answer
 	Slot      Kind = "slot"      // as Function, but an entry of nvidia-smi's table and not exported
 )
 
@@ -27,6 +29,10 @@ var kinds = map[string]struct {
 	"nvmlInit_v2":                {Lifecycle, "nvmlfab_init"},
 	"nvmlInitWithFlags":          {Lifecycle, "nvmlfab_init"},
 	"nvmlShutdown":               {Lifecycle, "nvmlfab_shutdown"},
+	"nvmlEventSetWait":           {Waiter, "nvmlfab_wait"},
+	"nvmlEventSetWait_v2":        {Waiter, "nvmlfab_wait"},
+	"nvmlEventSetWait_v3":        {Waiter, "nvmlfab_wait"},
+	"nvmlSystemEventSetWait":     {Waiter, "nvmlfab_wait"},
 	"nvmlErrorString":            {Front, "nvmlfab_error_string"},
 	"nvmlInternalGetExportTable": {Front, "nvmlfab_export_table"},
 }
@@ -50,7 +56,29 @@ func (s *Symbol) setKind() error {
 	if r := s.Func.Result; s.Kind != Front && (r.Name != "nvmlReturn_t" || r.Stars > 0) {
 		return fmt.Errorf("%s returns %s, which no Go function can; add it to the table of kinds", s.Name, r)
 	}
+	if s.Kind == Waiter && s.Timeout() == "" {
+		return fmt.Errorf("%s: no parameter says how long it waits, and no field of a struct", s.Name)
+	}
 	return nil
+}
+
+// Timeout is the C expression for how many milliseconds a caller waits: a parameter, or a field of a struct, in which case
+// no struct means no time. It is empty if there is none.
+func (s *Symbol) Timeout() string {
+	named := func(name string) bool { return strings.EqualFold(name, "timeoutms") }
+	for _, p := range s.Func.Params {
+		if p.Type.Stars == 0 && named(p.Name) {
+			return p.Name
+		}
+		if t := s.Header.Type(p.Type.Name); t != nil && p.Type.Stars == 1 {
+			for _, f := range t.Fields {
+				if named(f.Name) {
+					return fmt.Sprintf("%s != NULL ? %s->%s : 0", p.Name, p.Name, f.Name)
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // Slot is the symbol's place in nvidia-smi's table, 0 for all other kinds.

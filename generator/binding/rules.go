@@ -19,9 +19,12 @@ type Rule struct {
 	Versions  []uint32 // accepted versions that do not carry their size
 	Macros    []string // accepted versions, by macro
 	NullQuery bool
-	InBytes   bool // the length counts bytes, not elements
-	Crop      bool // a text that does not fit is cut, not refused
-	Optional  bool // an out pointer that may be NULL
+	Unasked   bool   // the count is only written; the array has room for all that there can be
+	InBytes   bool   // the length counts bytes, not elements
+	Crop      bool   // a text that does not fit is cut, not refused
+	Optional  bool   // an out pointer that may be NULL
+	Fills     string // a field that points to an array of the caller's, which is filled
+	Room      string // the field with the number of elements that such an array has
 	Why       string
 }
 
@@ -39,10 +42,11 @@ func (r *Rule) accepts(h *model.Header) []Accept {
 }
 
 const (
-	grew      = "the struct grew under the same name; callers of the oldest header have the smaller one"
-	fillArray = "an array whose length the caller passes by value"
-	bothNull  = "documented: one of the two may be NULL"
-	smiNull   = "nvidia-smi --query-gpu asks for one of the two"
+	grew       = "the struct grew under the same name; callers of the oldest header have the smaller one"
+	fillArray  = "an array whose length the caller passes by value"
+	roomForAll = "documented: the array has room for as many instances as the profile allows, and the count is what is returned"
+	bothNull   = "documented: one of the two may be NULL"
+	smiNull    = "nvidia-smi --query-gpu asks for one of the two"
 )
 
 // rules is the table of exceptions, by symbol.
@@ -81,6 +85,8 @@ var rules = map[string][]Rule{
 	"nvmlSystemGetTopologyGpuSet":                         {{Param: "deviceArray", NullQuery: true, Why: "documented: a count of 0 asks for the size"}},
 	"nvmlDeviceGetGpuInstancePossiblePlacements":          {{Param: "placements", NullQuery: true, Why: "documented: a NULL array asks for the size"}},
 	"nvmlDeviceGetGpuInstancePossiblePlacements_v2":       {{Param: "placements", NullQuery: true, Why: "documented: a NULL array asks for the size"}},
+	"nvmlDeviceGetGpuInstances":                           {{Param: "gpuInstances", Unasked: true, Why: roomForAll}},
+	"nvmlGpuInstanceGetComputeInstances":                  {{Param: "computeInstances", Unasked: true, Why: roomForAll}},
 	"nvmlGpuInstanceGetComputeInstancePossiblePlacements": {{Param: "placements", NullQuery: true, Why: "documented: a NULL array asks for the size"}},
 	"nvmlDeviceGetVgpuMetadata":                           {{Param: "pgpuMetadata", Role: SizedBytes, Why: "a struct with an opaque tail; bufferSize answers a query"}},
 	"nvmlVgpuInstanceGetMetadata":                         {{Param: "vgpuMetadata", Role: SizedBytes, Why: "a struct with an opaque tail; bufferSize answers a query"}},
@@ -90,6 +96,8 @@ var rules = map[string][]Rule{
 	},
 	"nvmlGpmMetricsGet":         {{Param: "metricsGet", Versions: []uint32{1}, Counted: "numMetrics", Why: "grew with its version still 1; numMetrics says how many elements the caller has"}},
 	"nvmlGpmQueryDeviceSupport": {{Param: "gpmSupport", Versions: []uint32{1}, Why: "its version is a plain 1"}},
+	"nvmlEventSetWait":          {{Param: "data", Bytes: 24, Why: "the first nvmlEventData_t ended with eventData; headers keep only the name"}},
+	"nvmlSystemEventSetWait":    {{Param: "request", Fills: "data", Room: "dataSize", Why: "an array whose length stands beside it in the struct"}},
 	"nvmlSystemGetProcessName":  {{Param: "name", Crop: true, Why: "documented: the name is cropped to the buffer"}},
 	"nvmlInternalSlot165":       {{Param: "valuesCount", Role: Slice, Why: fillArray + "; each element has its own return code"}},
 	"nvmlInternalSlot208":       {{Param: "lanes", Role: Slice, Why: fillArray}},

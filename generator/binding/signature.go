@@ -62,6 +62,10 @@ func (s *Symbol) Results() []GoType {
 			out = append(out, bytesType)
 		case List, Also:
 			out = append(out, one().slice())
+		case Versioned:
+			if a.Fills != "" {
+				out = append(out, a.Filled().slice())
+			}
 		}
 	}
 	return append(out, returnType)
@@ -76,6 +80,9 @@ func (a Arg) Elem() GoType {
 	}
 	return GoTypeOf(e)
 }
+
+// Filled is the Go type of an element of the array that a field points to.
+func (a Arg) Filled() GoType { return GoTypeOf(a.field(a.Fills).Type.Elem()) }
 
 // Struct is the Go type of the struct at a pointer, under its first name.
 func (a Arg) Struct() GoType { return GoTypeOf(model.CType{Name: a.Known.Name}) }

@@ -221,6 +221,10 @@ func (c *call) list(a binding.Arg) {
 			p = marshal("Both").Call(p, variable("p", b.At))
 		}
 	}
+	if a.Unasked {
+		c.put("PutAll", n, p, r, extent(a))
+		return
+	}
 	c.put("PutList", n, p, r, extent(a), jen.Lit(a.NullQuery))
 }
 
@@ -248,6 +252,9 @@ func (c *call) structure(a binding.Arg) {
 	}
 	c.unpack = append(c.unpack, jen.Var().Add(v).Add(a.Struct().Code()), marshal("Get").Call(address(v), p, size))
 	c.args = append(c.args, jen.Op("&").Add(v))
+	if a.Fills != "" {
+		c.put("PutFilled", jen.Add(v).Dot(fieldName(a.Fills)), jen.Add(v).Dot(fieldName(a.Room)), c.result(a.At), jen.Lit(int(a.Stride)))
+	}
 	if a.Role != binding.Constant && !a.Type.Const {
 		c.store = append(c.store, marshal("Put").Call(p, address(v), size))
 	}

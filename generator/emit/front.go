@@ -133,6 +133,8 @@ func body(in Input, s *binding.Symbol, proto *model.Function) []string {
 	switch s.Kind {
 	case binding.Lifecycle:
 		lines = append(lines, fmt.Sprintf("return %s(%s, %s)", s.C, number, block))
+	case binding.Waiter:
+		lines = append(lines, fmt.Sprintf("return %s(%s, %d, %s, %s)", s.C, number, s.Since, block, s.Timeout()))
 	default:
 		lines = append(lines, fmt.Sprintf("return %s(%s, %d, %s)", gate(in, s), number, s.Since, block))
 	}

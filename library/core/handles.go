@@ -50,6 +50,8 @@ type space struct {
 type watch struct {
 	follows, seen atomic.Uint32
 	word          atomic.Uintptr
+	changes       atomic.Uint32
+	file          unsafe.Pointer // a string of C
 	clock         atomic.Int64
 }
 
@@ -64,6 +66,9 @@ const (
 	slotSize  = unsafe.Sizeof(slot{})
 	freed     = ^uint32(0)
 	page      = 4096
+
+	futexWake        = 1
+	futexWakePrivate = 1 | 128
 )
 
 // locate converts the number of a slot to its region and its place in it.
@@ -110,6 +115,7 @@ func (s *slot) key(generation uint64) (host.Key, bool) {
 // handles is the memory of the handles.
 type handles struct {
 	space *space
+	file  string     // that the front watches
 	mu    sync.Mutex // held while a block is read or replaced
 }
 
@@ -220,8 +226,9 @@ func (h *handles) Keep(config []byte) error {
 func (h *handles) Clock() int64 { return h.space.watch.clock.Load() }
 
 // Follow tells the front what it watches for the core.
-func (h *handles) Follow(follows bool, word uintptr, seen uint32) {
+func (h *handles) Follow(follows bool, word uintptr, seen uint32, file string) {
 	w := h.space.watch
+	h.watchFile(file)
 	w.seen.Store(seen)
 	w.word.Store(word)
 	if !follows {
@@ -234,6 +241,32 @@ func (h *handles) Follow(follows bool, word uintptr, seen uint32) {
 		if unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now) == nil {
 			w.clock.Store(now.Nano() / 1e6)
 		}
+	}
+}
+
+// watchFile gives the front the path of a file. The old path stays in memory, since a thread may be reading it.
+func (h *handles) watchFile(file string) {
+	if h.file == file {
+		return
+	}
+	h.file = file
+	var fresh unsafe.Pointer
+	if text := file + "\x00"; file != "" {
+		if fresh = C.allocate(C.size_t(len(text))); fresh != nil {
+			copy(unsafe.Slice((*byte)(fresh), len(text)), text)
+		}
+	}
+	atomic.StorePointer(&h.space.watch.file, fresh)
+}
+
+// Wake wakes the threads that wait for events. Those of other processes that sleep on the same number find no news.
+func (h *handles) Wake() {
+	const everybody = 1<<31 - 1
+	w := h.space.watch
+	w.changes.Add(1)
+	syscall.RawSyscall(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&w.changes)), futexWakePrivate, everybody)
+	if word := w.word.Load(); word != 0 {
+		syscall.RawSyscall(syscall.SYS_FUTEX, word, futexWake, everybody)
 	}
 }
 

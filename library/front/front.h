@@ -56,6 +56,8 @@ struct nvmlfab_watch {
     _Atomic uint32_t follows;          /* 1 if there are any: then calls bring the time along */
     _Atomic uint32_t seen;             /* the number of the newest change when the files were last read */
     _Atomic(const uint32_t *) word;    /* where that number lies, NULL where it cannot be mapped */
+    _Atomic uint32_t changes;          /* rises with each change that this process makes, and wakes who waits */
+    _Atomic(const char *) file;        /* the path of the file that a change replaces, NULL if nobody else changes the node */
     _Atomic int64_t clock;             /* CLOCK_MONOTONIC_COARSE at the newest call, in ms */
 };
 
@@ -193,6 +195,10 @@ static inline nvmlReturn_t nvmlfab_gate(uint32_t index, uint32_t since, const ui
     errno = saved;
     return answer;
 }
+
+/* Waits for what the core may have to tell: asks it, and as long as it answers TIMEOUT sleeps and asks again, for at
+ * most timeout ms. */
+nvmlReturn_t nvmlfab_wait(uint32_t index, uint32_t since, const uint64_t *args, uint32_t timeout);
 
 /* Whether the calling thread may administer GPUs. */
 int nvmlfab_admin(void);

@@ -103,6 +103,15 @@ func PutList[T any](count, array unsafe.Pointer, list []T, stride int, nullQuery
 	return PutArray(array, list, stride)
 }
 
+// PutAll writes a list into an array that has room for everything, and then how many elements that is.
+func PutAll[T any](count, array unsafe.Pointer, list []T, stride int) abi.Return {
+	ret := PutArray(array, list, stride)
+	if ret == abi.SUCCESS {
+		*(*uint32)(count) = uint32(len(list))
+	}
+	return ret
+}
+
 // Both is p, or nil if q is nil: two arrays with one count must be given together.
 func Both(p, q unsafe.Pointer) unsafe.Pointer {
 	if q == nil {
@@ -120,6 +129,14 @@ func PutArray[T any](array unsafe.Pointer, list []T, stride int) abi.Return {
 		Put(unsafe.Add(array, i*stride), unsafe.Pointer(&list[i]), stride)
 	}
 	return abi.SUCCESS
+}
+
+// PutFilled writes every element into an array that has room for some.
+func PutFilled[T any](array unsafe.Pointer, room uint32, list []T, stride int) abi.Return {
+	if uint64(len(list)) > uint64(room) {
+		return abi.ERROR_INSUFFICIENT_SIZE
+	}
+	return PutArray(array, list, stride)
 }
 
 // maxElements bounds an array whose length the caller passes by value.

@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nvmlfab/nvmlfab/engine/change"
+	"github.com/nvmlfab/nvmlfab/engine/state"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// partitions are the GPU instances of all GPUs in MIG mode, by GPU and number, which is the order of MIG devices.
+func (g *generation) partitions(gpus []shown) (list []Partition) {
+	for i, gpu := range gpus {
+		if !gpu.device.MIG.ModeCurrent.Value {
+			continue
+		}
+		cut := change.PartitioningOf(g.live.Board, gpu.record)
+		var own []Partition
+		for _, instance := range cut.Instances {
+			profile := cut.Profile(instance.Profile)
+			if profile == nil {
+				continue // of a board with other tables
+			}
+			p := Partition{Device: uint32(i), ID: instance.ID, Serial: instance.Serial, Profile: profile, Start: instance.Start}
+			ways := cut.ComputeProfiles(profile)
+			for _, part := range instance.Parts {
+				at := slices.IndexFunc(ways, func(c change.ComputeProfile) bool { return c.ID == part.Profile })
+				if at < 0 {
+					continue
+				}
+				uuid := profiles.UUID(change.MIGUUID(gpu.device, instance.ID, part.Start))
+				p.Parts = append(p.Parts, Part{ID: part.ID, Serial: part.Serial, UUID: uuid, Profile: ways[at], Start: part.Start})
+			}
+			slices.SortFunc(p.Parts, func(a, b Part) int { return cmp.Compare(a.ID, b.ID) })
+			own = append(own, p)
+		}
+		slices.SortFunc(own, func(a, b Partition) int { return cmp.Compare(a.ID, b.ID) })
+		list = append(list, own...)
+	}
+	return list
+}
+
+// migDevice is what a MIG device has of the GPU, and what is its own.
+func migDevice(board *profiles.Board, gi *GpuInstance, part Part) *profiles.Device {
+	d := *gi.Parent.Device
+	d.UUID = part.UUID
+	d.Processes = nil
+	d.Utilization, d.DynamicMetrics = profiles.Utilization{}, profiles.DynamicMetrics{}
+	if gi.Profile == nil {
+		return &d
+	}
+	d.Name.Value += " MIG " + ComputeName(gi.Profile, part.Profile)
+	d.MultiprocessorCount = profiles.Some(part.Profile.Multiprocessors)
+	d.Memory = profiles.Memory{MemoryBusWidth: d.Memory.MemoryBusWidth}
+	if mib, ok := gi.Profile.MemoryMiB.Get(); ok {
+		d.Memory.TotalBytes, d.Memory.UsedBytes = profiles.Some(mib<<20), profiles.Some(uint64(0))
+		d.Memory.ReservedBytes = profiles.Some(uint64(0)) // "Reserved : 0 MiB" is what drivers print of a MIG device
+	}
+	d.BAR1Memory = migBAR1(board, gi)
+	return &d
+}
+
+// migBAR1 is a MIG device's share of the BAR1 aperture: up to driver 580 its memory slices' part of it less 1 MiB, and from
+// 590 on, which maps the frame buffer in it, their part of what is free. Both fit all outputs of real boards seen so far.
+func migBAR1(board *profiles.Board, gi *GpuInstance) (m profiles.MemoryUse) {
+	bar := gi.Parent.BAR1Memory
+	total, ok := bar.TotalBytes.Get()
+	size := uint64(gi.Profile.PlacementSize.Value)
+	var slots uint64
+	for _, p := range board.MIG.GPUInstanceProfiles {
+		for _, start := range p.PlacementStarts {
+			slots = max(slots, uint64(start+p.PlacementSize.Value))
+		}
+	}
+	if !ok || slots == 0 {
+		return m
+	}
+	mib := (total>>20)*size/slots - 1
+	if profiles.Branch(board.System.DriverVersion.Value) >= 590 {
+		free := (total - min(total, bar.UsedBytes.Value)) >> 20
+		mib = (free - min(free, 513)) * size / slots
+	}
+	m.TotalBytes, m.UsedBytes = profiles.Some(mib<<20), profiles.Some(uint64(0))
+	return m
+}
+
+// ComputeName is the name of a compute instance without the word MIG, such as 1c.3g.40gb: the slices of the compute
+// instance are part of it if they are not all of its GPU instance.
+func ComputeName(gi *profiles.GPUInstanceProfile, c change.ComputeProfile) string {
+	if c.Slices == gi.Slices.Value {
+		return gi.Name
+	}
+	return fmt.Sprintf("%dc.%s", c.Slices, gi.Name)
+}
+
+// Kind is a GPU instance profile's number in NVML's enumeration, which is not its id; false if NVML has no number for it.
+// It follows from the name, and for 1g of double memory from the size.
+func Kind(board *profiles.Board, p *profiles.GPUInstanceProfile) (kind uint32, ok bool) {
+	slices, rest, _ := strings.Cut(p.Name, "g.")
+	suffix := ""
+	if at := strings.IndexAny(rest, "+-"); at >= 0 {
+		suffix = rest[at:]
+	}
+	if slices == "1" && suffix == "" {
+		for _, other := range board.MIG.GPUInstanceProfiles {
+			if other.Slices.Value == 1 && other.PlacementSize.Value < p.PlacementSize.Value {
+				return 9, true
+			}
+		}
+	}
+	kind, ok = kinds[slices+suffix]
+	return kind, ok
+}
+
+// kinds are the numbers NVML_GPU_INSTANCE_PROFILE_… of profiles by slices and suffix.
+var kinds = map[string]uint32{
+	"1": 0, "2": 1, "3": 2, "4": 3, "7": 4, "8": 5, "6": 6, "1+me": 7, "2+me": 8, "1+gfx": 10, "2+gfx": 11, "4+gfx": 12,
+	"1-me": 13, "2-me": 14, "1+me.all": 15, "2+me.all": 16, "3+gfx": 17,
+}
+
+// GpuInstances are the GPU instances of a GPU, by number.
+func (s *Snapshot) GpuInstances(d *Device) (list []*GpuInstance) {
+	for _, gi := range s.instances {
+		if gi.key.Device == d.key.Device {
+			list = append(list, gi)
+		}
+	}
+	return list
+}
+
+// MIGDevices are the MIG devices of a GPU in the order of their indices: by the numbers of GPU instance and compute instance.
+func (d *Device) MIGDevices() (list []*Device) {
+	for _, gi := range d.snapshot.GpuInstances(d) {
+		for _, c := range gi.Parts {
+			list = append(list, c.Device)
+		}
+	}
+	return list
+}
+
+// Whole is the GPU that a MIG device is a part of; a GPU itself.
+func (d *Device) Whole() *Device { return d.snapshot.Devices[d.key.Device] }
+
+// parts are the compute instances as the state has them.
+func (gi *GpuInstance) parts() (list []state.Part) {
+	for _, c := range gi.Parts {
+		list = append(list, state.Part{ID: c.ID, Profile: c.Profile.ID, Start: c.Start})
+	}
+	return list
+}
+
+// FreeCompute are the compute slices at which a compute instance of a profile fits now.
+func (gi *GpuInstance) FreeCompute(c change.ComputeProfile) []uint32 {
+	return change.FreeCompute(gi.ComputeProfiles(), c, gi.parts())
+}
+
+// ComputeProfiles are the ways to cut the GPU instance.
+func (gi *GpuInstance) ComputeProfiles() []change.ComputeProfile {
+	if gi.Profile == nil {
+		return nil
+	}
+	return gi.Parent.Partitioning().ComputeProfiles(gi.Profile)
+}
+
+// Partitioning is how a GPU is cut.
+func (d *Device) Partitioning() *change.Partitioning {
+	p := &change.Partitioning{Profiles: d.snapshot.Board.MIG.GPUInstanceProfiles, Swapped: d.snapshot.Board.MIG.Swapped.Value}
+	for _, gi := range d.snapshot.GpuInstances(d) {
+		if gi.Profile != nil {
+			p.Instances = append(p.Instances, state.Instance{ID: gi.ID, Profile: gi.Profile.ID, Start: gi.Start, Parts: gi.parts()})
+		}
+	}
+	return p
+}
