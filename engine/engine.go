@@ -162,6 +162,9 @@ func (c config) board() (*profiles.Board, error) {
 // Complain prints one line on stderr that says why an answer is an error, for errors that no return code describes.
 func (e *Engine) Complain(err error) { e.host.Complain(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
+// ProcessName is the path by which a live process of the system was started; false if there is none.
+func (e *Engine) ProcessName(pid uint32) (string, bool) { return e.host.ProcessName(pid) }
+
 // Level is the NVML version of the configured driver as an integer, as abi.Version.Number. Functions of later versions
 // answer FUNCTION_NOT_FOUND. If the profile gives no driver version, all functions are available.
 func (e *Engine) Level() int { return profiles.NVML(e.Snapshot().Branch).Number }

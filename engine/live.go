@@ -215,6 +215,9 @@ func (g *generation) reload() {
 	if expires := g.expires.Load(); expires != 0 && expires <= g.now() {
 		changed = true
 	}
+	if dir := g.stateDir(); dir != nil && !changed {
+		changed = dir.Moved(g.live.State)
+	}
 	if changed {
 		if err := g.reread(); err != nil {
 			g.say(err)
@@ -292,10 +295,10 @@ func (g *generation) publish(n Node) error {
 // show is a GPU at a time in ms since 1970.
 func (g *generation) show(i int, now int64) (shown, error) {
 	node, record := g.live.Records(i)
-	of := shown{node: node, record: record, overridden: g.live.Overridden}
+	of := shown{node: node, record: record, overridden: g.live.Overridden, sights: g.live.State.Sights()}
 	if g.gpus != nil {
 		was := g.gpus[i]
-		if was.node == node && was.record == record && was.overridden == of.overridden && (was.ends == 0 || now < was.ends) {
+		if was.node == node && was.record == record && was.overridden == of.overridden && was.sights == of.sights && (was.ends == 0 || now < was.ends) {
 			return was, nil
 		}
 	}

@@ -73,6 +73,7 @@ type shown struct {
 	// What they are made of. They stay as they are for as long as that does, and nothing in it ends by itself.
 	node, record *state.Record
 	overridden   *profiles.Board
+	sights       any   // what was known of the real processes
 	ends         int64 // in ms since 1970; 0 if nothing ends
 }
 

@@ -27,7 +27,9 @@ func DeviceGetAccountingPids(d *engine.Device) ([]uint32, abi.Return) {
 	}
 	var pids []uint32
 	for _, p := range d.Processes {
-		pids = append(pids, p.PID)
+		if p.PID != 0 {
+			pids = append(pids, p.PID)
+		}
 	}
 	for _, p := range d.Accounted() {
 		if !slices.Contains(pids, p.PID) {
@@ -48,7 +50,7 @@ func DeviceGetAccountingStats(d *engine.Device, pid uint32, stats *abi.Accountin
 		return abi.ERROR_NOT_SUPPORTED
 	}
 	for i := range d.Processes {
-		if p := &d.Processes[i]; p.PID == pid {
+		if p := &d.Processes[i]; p.PID == pid && pid != 0 {
 			*stats = abi.AccountingStats_t{
 				GpuUtilization:    p.SMUtil.Or(unavailable),
 				MemoryUtilization: p.MemUtil.Or(unavailable),

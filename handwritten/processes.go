@@ -14,11 +14,11 @@ const (
 	drawing   = "G"
 )
 
-// ofKind lists the device's processes of a kind.
+// ofKind lists the device's processes of a kind. Those of which this process cannot see the id are on no list.
 func ofKind(d *engine.Device, kind string) []*profiles.Process {
 	var list []*profiles.Process
 	for i := range d.Processes {
-		if p := &d.Processes[i]; strings.Contains(p.Type.Or(computing), kind) {
+		if p := &d.Processes[i]; p.PID != 0 && strings.Contains(p.Type.Or(computing), kind) {
 			list = append(list, p)
 		}
 	}
@@ -109,7 +109,7 @@ func DeviceGetProcessUtilization(d *engine.Device, lastSeen uint64) ([]abi.Proce
 			EncUtil:   p.EncUtil.Value,
 			DecUtil:   p.DecUtil.Value,
 		}
-		if now > lastSeen && s.SmUtil|s.MemUtil|s.EncUtil|s.DecUtil != 0 {
+		if now > lastSeen && p.PID != 0 && s.SmUtil|s.MemUtil|s.EncUtil|s.DecUtil != 0 {
 			list = append(list, s)
 		}
 	}

@@ -112,7 +112,7 @@ func InternalSlot145(d *engine.Device, _ uint64, count *abi.InternalCount_t, sam
 	for i := range d.Processes {
 		p := &d.Processes[i]
 		for part, load := range [...]uint32{p.SMUtil.Value, p.MemUtil.Value, p.EncUtil.Value, p.DecUtil.Value} {
-			if n := used[part]; load > 0 && n < len(oldSamples) {
+			if n := used[part]; load > 0 && p.PID != 0 && n < len(oldSamples) {
 				used[part]++
 				for _, at := range [...]int{oldSamples[n] * oldSample, newSamples[n] * newSample} {
 					at += 8 + 80*part

@@ -24,7 +24,8 @@ func SystemGetCudaDriverVersion(s *engine.Snapshot) (int32, abi.Return) {
 	return int32(major*1000 + minor*10), ret
 }
 
-// SystemGetProcessName is the path of the program of a process in the profile; NOT_FOUND for any other process.
+// SystemGetProcessName is the path of the program of a process on a GPU's list, or of any other live process as it was
+// called; NOT_FOUND if there is none.
 func SystemGetProcessName(s *engine.Snapshot, pid uint32) (string, abi.Return) {
 	for _, d := range s.Devices {
 		for _, p := range d.Processes {
@@ -32,6 +33,9 @@ func SystemGetProcessName(s *engine.Snapshot, pid uint32) (string, abi.Return) {
 				return p.Name.Value, abi.SUCCESS
 			}
 		}
+	}
+	if name, ok := s.Engine().ProcessName(pid); ok {
+		return name, abi.SUCCESS
 	}
 	return "", abi.ERROR_NOT_FOUND
 }

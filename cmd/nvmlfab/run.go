@@ -35,17 +35,19 @@ func init() {
 }
 
 type runCmd struct {
-	Profile   *string  `placeholder:"NAME|FILE" help:"A shipped profile, or a profile file, which has a / in it or ends in .yaml or .yml."`
-	GPUs      *uint32  `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
-	Driver    string   `placeholder:"VERSION" help:"The driver's version, instead of the profile's."`
-	NVML      string   `name:"nvml" placeholder:"VERSION" help:"The version of NVML, instead of the one that came with the driver; the beginning of it will do."`
-	NUMA      bool     `name:"numa" help:"Show the profile's CPUs and NUMA nodes in /sys too, if it gives any, instead of the machine's."`
-	State     string   `placeholder:"DIR" help:"The directory that keeps what changes about the GPUs; made if it does not exist. By default each run has one of its own, which ends with it, unless NVMLFAB_STATE_DIR names one."`
-	Name      string   `placeholder:"NAME" help:"A name for the run, for the flag --run of other commands; by default the program's process id."`
-	AsRoot    bool     `name:"as-root" help:"Let an ordinary user be root in the program's namespace, so that the program may change the GPUs."`
-	Namespace bool     `xor:"how" help:"Run the program in a mount namespace or not at all."`
-	Preload   bool     `xor:"how" help:"Preload a library into the program instead of using a mount namespace."`
-	Command   []string `arg:"" optional:"" name:"cmd" passthrough:"partial" help:"The program and its arguments."`
+	Profile   *string     `placeholder:"NAME|FILE" help:"A shipped profile, or a profile file, which has a / in it or ends in .yaml or .yml."`
+	GPUs      *uint32     `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
+	Driver    string      `placeholder:"VERSION" help:"The driver's version, instead of the profile's."`
+	NVML      string      `name:"nvml" placeholder:"VERSION" help:"The version of NVML, instead of the one that came with the driver; the beginning of it will do."`
+	NUMA      bool        `name:"numa" help:"Show the profile's CPUs and NUMA nodes in /sys too, if it gives any, instead of the machine's."`
+	State     string      `placeholder:"DIR" help:"The directory that keeps what changes about the GPUs; made if it does not exist. By default each run has one of its own, which ends with it, unless NVMLFAB_STATE_DIR names one."`
+	Name      string      `placeholder:"NAME" help:"A name for the run, for the flag --run of other commands; by default the program's process id."`
+	Memory    []gpuMemory `name:"process-memory" sep:"none" placeholder:"SIZE[@GPU]" help:"Put the program on the list of GPU 0, or of that index or UUID, with that much memory, such as 2GiB or 512MiB@1, for as long as it lives. Can be given for several GPUs."`
+	SM        *uint32     `name:"process-sm" placeholder:"PERCENT" help:"How much of these GPUs the program uses."`
+	AsRoot    bool        `name:"as-root" help:"Let an ordinary user be root in the program's namespace, so that the program may change the GPUs."`
+	Namespace bool        `xor:"how" help:"Run the program in a mount namespace or not at all."`
+	Preload   bool        `xor:"how" help:"Preload a library into the program instead of using a mount namespace."`
+	Command   []string    `arg:"" optional:"" name:"cmd" passthrough:"partial" help:"The program and its arguments."`
 }
 
 func (runCmd) Help() string {
@@ -56,6 +58,7 @@ func (runCmd) Help() string {
     nvmlfab run --profile mine.yaml -- python3 monitor.py --interval 5
     nvmlfab run --gpus 2 --driver 550.163.01 --nvml 12.4 -- nvidia-smi
     nvmlfab run --as-root -- nvidia-smi -i 0 -pl 300
+    nvmlfab run --process-memory 2GiB --process-sm 60 -- python3 train.py
     nvmlfab run --name lab --state ./lab -- bash      (then, elsewhere: nvmlfab set --run lab …)
 
 The program takes the place of nvmlfab: exit status, signals, input, output, working directory and user are its own. It finds
@@ -133,6 +136,9 @@ func (c *runCmd) prepare(again []string) error {
 	if err := checkRunName(c.Name); err != nil {
 		return err
 	}
+	if err := c.checkProcess(p.board); err != nil {
+		return err
+	}
 	if c.Preload && c.AsRoot && os.Geteuid() != 0 {
 		return errors.New("--as-root needs a namespace: leave --preload away")
 	}
@@ -147,7 +153,10 @@ func (c *runCmd) prepare(again []string) error {
 	if err != nil {
 		return err
 	}
-	return os.Setenv(runVariable, cmp.Or(c.Name, strconv.Itoa(os.Getpid())))
+	if err := os.Setenv(runVariable, cmp.Or(c.Name, strconv.Itoa(os.Getpid()))); err != nil {
+		return err
+	}
+	return c.enrol()
 }
 
 // stateDir is the lasting state directory that is asked for; empty if the run shall have one of its own. Inside another run,

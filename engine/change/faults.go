@@ -191,7 +191,7 @@ func (t *Tx) Fail(i int, by string, until int64, f Fault) error {
 // cover lays keys over all other layers. They take the place of those that the same fault has laid before.
 func (t *Tx) cover(i int, by string, until int64, keys profiles.Settings) error {
 	r := t.Record(i)
-	t.expire(r)
+	t.expire(i, r)
 	r.Set = slices.DeleteFunc(r.Set, func(l state.Layer) bool { return l.By == by })
 	r.Set = append(r.Set, state.Layer{Keys: keys, Until: until, By: by})
 	return t.check(i)

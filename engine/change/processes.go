@@ -11,7 +11,7 @@ import (
 // AddProcess adds a process to a GPU. There must be room for its memory, and no process of the same id or pid.
 func (t *Tx) AddProcess(i int, p state.Process) error {
 	r := t.Record(i)
-	t.expire(r)
+	t.expire(i, r)
 	process, err := profiles.ProcessOf(p.Keys)
 	if err != nil {
 		return err
@@ -47,25 +47,13 @@ func (t *Tx) endProcesses(i int, of func(state.Process) bool) (int, error) {
 		return 0, nil
 	}
 	r := t.Record(i)
-	t.expire(r)
-	d, err := t.Device(i)
-	if err != nil {
-		return 0, err
-	}
+	t.expire(i, r)
 	n := len(r.Processes)
 	r.Processes = slices.DeleteFunc(r.Processes, func(p state.Process) bool {
 		if !of(p) {
 			return false
 		}
-		if process, err := profiles.ProcessOf(p.Keys); err == nil && bool(d.Accounting.Mode.Value) {
-			r.Accounted = append(r.Accounted, state.Accounted{
-				PID: process.PID, Started: p.Started, Ended: t.Now, MaxMemoryBytes: process.UsedMemoryMiB.Value << 20,
-				GPUPercent: process.SMUtil.Value, MemoryPercent: process.MemUtil.Value,
-			})
-			if size := int(d.Accounting.BufferSize.Or(4000)); len(r.Accounted) > size {
-				r.Accounted = slices.Delete(r.Accounted, 0, len(r.Accounted)-size)
-			}
-		}
+		t.account(i, r, &p, t.Now)
 		return true
 	})
 	return n - len(r.Processes), t.check(i)

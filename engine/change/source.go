@@ -85,20 +85,24 @@ func (s *Source) Device(i int, at int64) (*profiles.Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("GPU %d: %w", i, err)
 	}
-	return withProcesses(d, r, at)
+	return s.withProcesses(d, r, at)
 }
 
-// withProcesses is a device with the processes that were added to it. They use memory on top of what the profile says is
+// withProcesses is a device with the processes that were added to it. One that this process cannot see has no process id. They use memory on top of what the profile says is
 // used.
-func withProcesses(d *profiles.Device, r *state.Record, at int64) (*profiles.Device, error) {
+func (s *Source) withProcesses(d *profiles.Device, r *state.Record, at int64) (*profiles.Device, error) {
 	var added []profiles.Process
-	for _, p := range r.Processes {
-		if p.Until != 0 && p.Until <= at {
+	for i := range r.Processes {
+		p := &r.Processes[i]
+		if end := s.State.End(p); end != 0 && end <= at {
 			continue
 		}
 		process, err := profiles.ProcessOf(p.Keys)
 		if err != nil {
 			return nil, fmt.Errorf("process %s: %w", p.ID, err)
+		}
+		if p.Real != nil {
+			process.PID = s.State.PID(p)
 		}
 		added = append(added, process)
 	}
@@ -135,9 +139,9 @@ func (s *Source) times(i int, now int64) (first int64, later []int64) {
 				later = append(later, l.Until)
 			}
 		}
-		for _, p := range r.Processes {
-			if p.Until > first && p.Until <= now {
-				later = append(later, p.Until)
+		for i := range r.Processes {
+			if end := s.State.End(&r.Processes[i]); end > first && end <= now {
+				later = append(later, end)
 			}
 		}
 	}

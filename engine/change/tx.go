@@ -75,7 +75,7 @@ func (t *Tx) Record(i int) *state.Record {
 // wrong.
 func (t *Tx) Set(i int, by string, until int64, keys profiles.Settings) error {
 	r := t.Record(i)
-	t.expire(r)
+	t.expire(i, r)
 	if until != 0 {
 		r.Set = append(r.Set, state.Layer{Keys: maps.Clone(keys), Until: until, By: by})
 		return t.check(i)
@@ -98,7 +98,7 @@ func (t *Tx) Set(i int, by string, until int64, keys profiles.Settings) error {
 // scenario. They replace those that an earlier step gave until the same time.
 func (t *Tx) Play(i int, by string, until int64, keys profiles.Settings) error {
 	r := t.Record(i)
-	t.expire(r)
+	t.expire(i, r)
 	at := slices.IndexFunc(r.Set, func(l state.Layer) bool { return l.By == by && l.Until == until })
 	if at < 0 {
 		r.Set = append(r.Set, state.Layer{Keys: maps.Clone(keys), Until: until, By: by})
@@ -112,7 +112,7 @@ func (t *Tx) Play(i int, by string, until int64, keys profiles.Settings) error {
 // whether there were any.
 func (t *Tx) Unset(i int, of func(state.Layer) bool, keys ...string) (dropped bool, err error) {
 	r := t.Record(i)
-	t.expire(r)
+	t.expire(i, r)
 	for _, l := range r.Set {
 		for _, key := range keys {
 			if of(l) && l.Keys.Drop(key) {
@@ -127,16 +127,41 @@ func (t *Tx) Unset(i int, of func(state.Layer) bool, keys ...string) (dropped bo
 // DropLayers removes whole layers, and returns how many there were.
 func (t *Tx) DropLayers(i int, of func(state.Layer) bool) (int, error) {
 	r := t.Record(i)
-	t.expire(r)
+	t.expire(i, r)
 	n := len(r.Set)
 	r.Set = slices.DeleteFunc(r.Set, of)
 	return n - len(r.Set), t.check(i)
 }
 
 // expire removes what has ended.
-func (t *Tx) expire(r *state.Record) {
+func (t *Tx) expire(i int, r *state.Record) {
 	r.Set = slices.DeleteFunc(r.Set, func(l state.Layer) bool { return l.Until != 0 && l.Until <= t.Now })
-	r.Processes = slices.DeleteFunc(r.Processes, func(p state.Process) bool { return p.Until != 0 && p.Until <= t.Now })
+	ended := func(p state.Process) bool { end := t.after.State.End(&p); return end != 0 && end <= t.Now }
+	for _, p := range r.Processes {
+		if i >= 0 && ended(p) {
+			t.account(i, r, &p, t.after.State.End(&p))
+		}
+	}
+	r.Processes = slices.DeleteFunc(r.Processes, ended)
+}
+
+// account writes a process that has ended into a GPU's accounting buffer, if accounting is on.
+func (t *Tx) account(i int, r *state.Record, p *state.Process, ended int64) {
+	d, err := t.before.Device(i, t.Now)
+	if err != nil || !bool(d.Accounting.Mode.Value) {
+		return
+	}
+	process, err := profiles.ProcessOf(p.Keys)
+	if err != nil {
+		return
+	}
+	r.Accounted = append(r.Accounted, state.Accounted{
+		PID: process.PID, Started: p.Started, Ended: ended, MaxMemoryBytes: process.UsedMemoryMiB.Value << 20,
+		GPUPercent: process.SMUtil.Value, MemoryPercent: process.MemUtil.Value,
+	})
+	if size := int(d.Accounting.BufferSize.Or(4000)); len(r.Accounted) > size {
+		r.Accounted = slices.Delete(r.Accounted, 0, len(r.Accounted)-size)
+	}
 }
 
 // check returns an error if the changed node is not possible.
@@ -177,6 +202,7 @@ func (t *Tx) Add(e state.Event) {
 // values, and the changes send their events.
 func (t *Tx) Finish() (*state.State, error) {
 	for i := range t.after.Board.Devices {
+		t.bury(i)
 		if !t.touched[i] && !t.node {
 			continue
 		}
@@ -188,6 +214,17 @@ func (t *Tx) Finish() (*state.State, error) {
 		t.after.State.Node.At = t.Now
 	}
 	return t.after.State, nil
+}
+
+// bury takes real processes that have ended off a GPU's list: nobody does so when they end.
+func (t *Tx) bury(i int) {
+	_, r := t.after.Records(i)
+	if slices.ContainsFunc(r.Processes, func(p state.Process) bool {
+		end := t.after.State.End(&p)
+		return p.Real != nil && end != 0 && end <= t.Now
+	}) {
+		t.expire(i, t.Record(i))
+	}
 }
 
 // settle stores a checkpoint of a GPU's counters and temperature if they continue in another way.

@@ -25,11 +25,12 @@ const (
 // Host is a simulated process.
 type Host struct {
 	Env        map[string]string
-	Path       string   // of the library
-	SetUser    bool     // the process runs with another user's privileges
-	User       bool     // the process may not administer GPUs
-	Limit      int      // number of handles that there is room for; 0 means any number
-	Complaints []string // what the engine complained of
+	Path       string            // of the library
+	Names      map[uint32]string // of the system's processes
+	SetUser    bool              // the process runs with another user's privileges
+	User       bool              // the process may not administer GPUs
+	Limit      int               // number of handles that there is room for; 0 means any number
+	Complaints []string          // what the engine complained of
 
 	Wakes int // how often the engine woke threads that wait
 
@@ -106,6 +107,12 @@ func (h *Host) Library() string { return h.Path }
 
 // ReadFile reads a file of the test's.
 func (h *Host) ReadFile(name string) ([]byte, error) { return profiles.Read(name) }
+
+// ProcessName returns the name that Names has.
+func (h *Host) ProcessName(pid uint32) (string, bool) {
+	name, ok := h.Names[pid]
+	return name, ok
+}
 
 // Now returns the time of Clock.
 func (h *Host) Now() time.Time { return Clock() }

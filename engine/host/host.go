@@ -30,6 +30,9 @@ type Host interface {
 	Wake()
 	// Admin reports whether the calling thread may administer GPUs: it is root or has CAP_SYS_ADMIN.
 	Admin() bool
+	// ProcessName is the path by which a live process was started, or where it has none the name that the system gives it;
+	// false if there is no such process.
+	ProcessName(pid uint32) (string, bool)
 	// Complain prints one line for the person who runs the process.
 	Complain(line string)
 	// Keep stores the configuration of the node until the next Keep; it returns ErrMemory if it cannot. Kept returns

@@ -33,7 +33,8 @@ const largest = 64 << 20
 type Dir struct {
 	path string
 	// raised says that this process has raised the number once, in case an earlier writer died before it could.
-	raised atomic.Bool
+	raised  atomic.Bool
+	watcher watcher
 }
 
 // At is the directory with that path, which need not exist yet.
@@ -95,6 +96,9 @@ func (d *Dir) read(fd int, before *State) (*State, error) {
 		return nil, d.wrong(file, err)
 	}
 	s, err := Decode(text, before)
+	if s != nil {
+		s.seen = d.look(fd, s)
+	}
 	if err != nil {
 		return s, d.wrong(file, err)
 	}
@@ -182,6 +186,7 @@ func (d *Dir) Update(change func(now *State) (*State, error)) (s *State, aside, 
 	case err != nil:
 		return nil, nil, err
 	}
+	sweep(fd, before)
 	after, err := change(before)
 	if err != nil || after == nil {
 		return before, aside, err

@@ -51,6 +51,7 @@ type State struct {
 	Events []Event
 
 	more map[string]json.RawMessage // keys of this format that a newer version added
+	seen *sights                    // the real processes; nil if there are none, or nobody has looked
 	text map[profiles.UUID]string   // the records' text in the file
 }
 

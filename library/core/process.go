@@ -8,6 +8,10 @@ package main
 import "C"
 
 import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -34,6 +38,17 @@ func (p *process) Library() string {
 }
 
 func (p *process) ReadFile(name string) ([]byte, error) { return profiles.Read(name) }
+
+func (p *process) ProcessName(pid uint32) (string, bool) {
+	dir := "/proc/" + strconv.FormatUint(uint64(pid), 10)
+	if line, err := os.ReadFile(dir + "/cmdline"); err == nil {
+		if name, _, _ := bytes.Cut(line, []byte{0}); len(name) > 0 {
+			return string(name), true
+		}
+	}
+	name, err := os.ReadFile(dir + "/comm") // of a kernel thread, or of one that has ended
+	return strings.TrimSuffix(string(name), "\n"), err == nil
+}
 
 func (p *process) Now() time.Time { return time.Now() }
 
