@@ -94,8 +94,6 @@ var notes = []struct{ drivers, command, prints, why string }{
 		"It never ends: from the seventh link on it asks for fields that mean something else, and it repeats what fails."},
 	{"460", "nvlink -e", `Unable to retrieve NvLink ECC error counter`,
 		"It wants entry 197 of the unnamed table, which is another function in later versions."},
-	{"", "stats -c 1", `^Failed to Register events`,
-		"It waits for events, and none are delivered yet."},
 }
 
 // TestSMIOlder runs every nvidia-smi version, and compares the table in docs/nvidia-smi.md with the results.
