@@ -16,8 +16,14 @@ type Link struct {
 	Peer *Device
 }
 
-// LinkCount is the number of the device's NVLinks.
-func (d *Device) LinkCount() uint32 { return d.snapshot.Board.LinkCount(d.Index) }
+// LinkCount is the number of the device's NVLinks. In MIG mode it has none: NVML refuses to speak of them, and instances
+// cannot reach other GPUs.
+func (d *Device) LinkCount() uint32 {
+	if d.MIG.ModeCurrent.Value {
+		return 0
+	}
+	return d.snapshot.Board.LinkCount(d.Index)
+}
 
 // Link returns the NVLink of that number; false if there is none.
 func (d *Device) Link(number uint32) (Link, bool) {

@@ -32,6 +32,9 @@ func (g *generation) partitions(gpus []shown) (list []Partition) {
 					continue
 				}
 				uuid := profiles.UUID(change.MIGUUID(gpu.device, instance.ID, part.Start))
+				if b := profiles.Branch(g.live.Board.System.DriverVersion.Value); 0 < b && b < 470 {
+					uuid = profiles.UUID(fmt.Sprintf("MIG-%s/%d/%d", gpu.device.UUID, instance.ID, part.ID))
+				}
 				p.Parts = append(p.Parts, Part{ID: part.ID, Serial: part.Serial, UUID: uuid, Profile: ways[at], Start: part.Start})
 			}
 			slices.SortFunc(p.Parts, func(a, b Part) int { return cmp.Compare(a.ID, b.ID) })
@@ -43,12 +46,54 @@ func (g *generation) partitions(gpus []shown) (list []Partition) {
 	return list
 }
 
-// migDevice is what a MIG device has of the GPU, and what is its own.
+// inMIGMode is a GPU as it shows itself: while it is in MIG mode its memory in use is that of all of its instances, and
+// there is no accounting.
+func (s *Snapshot) inMIGMode(d *Device) *profiles.Device {
+	if !d.MIG.ModeCurrent.Value {
+		return d.Device
+	}
+	whole := *d.Device
+	if whole.Accounting.Mode.Valid {
+		whole.Accounting.Mode.Value = false
+	}
+	if use, ok := d.MemoryUse(); ok {
+		for _, gi := range s.GpuInstances(d) {
+			use.Used += gi.idle()
+		}
+		whole.Memory.UsedBytes, whole.Memory.FreeBytes = profiles.Some(use.Used), profiles.Opt[uint64]{}
+	}
+	return &whole
+}
+
+// idle is the memory, in bytes, that a GPU instance has in use without processes.
+func (gi *GpuInstance) idle() uint64 {
+	if gi.Profile == nil {
+		return 0
+	}
+	return gi.Profile.UsedBytes.Value
+}
+
+// oldUUID is a MIG device's UUID as drivers before 470 form it.
+func (c *ComputeInstance) oldUUID() string {
+	return fmt.Sprintf("MIG-%s/%d/%d", c.Parent.Parent.UUID, c.Parent.ID, c.ID)
+}
+
+// migDevice is what a MIG device has of the GPU, and what is its own. It counts its errors by itself, and has none.
 func migDevice(board *profiles.Board, gi *GpuInstance, part Part) *profiles.Device {
 	d := *gi.Parent.Device
 	d.UUID = part.UUID
+	used := gi.idle()
 	d.Processes = nil
+	for _, p := range gi.Parent.Processes {
+		if id, ok := p.GPUInstanceID.Get(); ok && id == gi.ID {
+			used += p.UsedMemoryMiB.Value << 20 // the memory is that of the whole GPU instance
+			if id, ok := p.ComputeInstanceID.Get(); ok && id == part.ID {
+				d.Processes = append(d.Processes, p)
+			}
+		}
+	}
 	d.Utilization, d.DynamicMetrics = profiles.Utilization{}, profiles.DynamicMetrics{}
+	d.ECC = withoutErrors(d.ECC)
 	if gi.Profile == nil {
 		return &d
 	}
@@ -56,11 +101,32 @@ func migDevice(board *profiles.Board, gi *GpuInstance, part Part) *profiles.Devi
 	d.MultiprocessorCount = profiles.Some(part.Profile.Multiprocessors)
 	d.Memory = profiles.Memory{MemoryBusWidth: d.Memory.MemoryBusWidth}
 	if mib, ok := gi.Profile.MemoryMiB.Get(); ok {
-		d.Memory.TotalBytes, d.Memory.UsedBytes = profiles.Some(mib<<20), profiles.Some(uint64(0))
+		d.Memory.TotalBytes, d.Memory.UsedBytes = profiles.Some(mib<<20), profiles.Some(used)
 		d.Memory.ReservedBytes = profiles.Some(uint64(0)) // "Reserved : 0 MiB" is what drivers print of a MIG device
 	}
 	d.BAR1Memory = migBAR1(board, gi)
 	return &d
+}
+
+// withoutErrors is an ECC section in which everything that is counted is 0.
+func withoutErrors(e profiles.ECC) profiles.ECC {
+	for _, counts := range []*profiles.ECCErrorCounts{&e.Errors.Volatile, &e.Errors.Aggregate} {
+		for _, c := range []*profiles.ECCMemoryErrors{&counts.SingleBit, &counts.DoubleBit} {
+			zero(&c.DeviceMemory, &c.L1Cache, &c.L2Cache, &c.RegisterFile, &c.TextureMemory, &c.SRAM, &c.Total)
+		}
+	}
+	for _, c := range []*profiles.SRAMCounts{&e.SRAM.Volatile, &e.SRAM.Aggregate} {
+		zero(&c.Correctable, &c.UncorrectableParity, &c.UncorrectableSECDED)
+	}
+	from := &e.SRAM.UncorrectableSources
+	zero(&from.L2, &from.SM, &from.Microcontroller, &from.PCIe, &from.Other)
+	return e
+}
+
+func zero(counts ...*profiles.Opt[uint64]) {
+	for _, c := range counts {
+		c.Value = 0
+	}
 }
 
 // migBAR1 is a MIG device's share of the BAR1 aperture: up to driver 580 its memory slices' part of it less 1 MiB, and from
@@ -139,6 +205,11 @@ func (d *Device) MIGDevices() (list []*Device) {
 		}
 	}
 	return list
+}
+
+// MIGIndex is a MIG device's place among those of its GPU.
+func (d *Device) MIGIndex() uint32 {
+	return uint32(slices.IndexFunc(d.MIGDevices(), func(other *Device) bool { return other.key == d.key }))
 }
 
 // Whole is the GPU that a MIG device is a part of; a GPU itself.

@@ -103,7 +103,6 @@ func (g *generation) snapshot(n Node, gpus []shown) *Snapshot {
 		d.view, d.Device, d.meter = s.view(host.Device, uint32(i), 0), gpus[i].device, gpus[i].meter
 		d.record = gpus[i].record
 		d.fault = g.fault(i, d.Failure)
-		d.damaged = d.damage()
 		s.Devices[i] = d
 	}
 	g.started = true
@@ -112,6 +111,13 @@ func (g *generation) snapshot(n Node, gpus []shown) *Snapshot {
 			Profile: p.Profile, Start: p.Start}
 		s.instances = append(s.instances, gi)
 		s.objects[gi.key] = gi
+	}
+	for _, d := range s.Devices {
+		d.Device = s.inMIGMode(d)
+		d.damaged = d.damage()
+	}
+	for i, p := range n.Partitions {
+		gi := s.instances[i]
 		for _, part := range p.Parts {
 			profile := migDevice(s.Board, gi, part)
 			mig := &Device{view: s.view(host.MigDevice, p.Device, part.Serial), Device: profile, fault: gi.Parent.fault}

@@ -10,13 +10,23 @@ import (
 // Readings are what the device reads now.
 func (d *Device) Readings() simulate.Readings {
 	if still, ok := d.meter.Still(); ok {
-		return still // without looking at the clock
+		return d.shown(still) // without looking at the clock
 	}
-	return d.meter.Course().At(d.snapshot.Now().Unix())
+	return d.shown(d.meter.Course().At(d.snapshot.Now().Unix()))
 }
 
 // ReadingsAt are the device's readings at a time.
-func (d *Device) ReadingsAt(t time.Time) simulate.Readings { return d.meter.Course().At(t.Unix()) }
+func (d *Device) ReadingsAt(t time.Time) simulate.Readings {
+	return d.shown(d.meter.Course().At(t.Unix()))
+}
+
+// shown are readings as NVML shows them: it knows no loads of a GPU in MIG mode, nor of its MIG devices.
+func (d *Device) shown(r simulate.Readings) simulate.Readings {
+	if d.MIG.ModeCurrent.Value {
+		r.Utilization = profiles.Utilization{}
+	}
+	return r
+}
 
 // AveragePowerDraw is the power drawn over the last second, in mW; not valid if the profile does not give it.
 func (d *Device) AveragePowerDraw() profiles.Opt[uint32] {

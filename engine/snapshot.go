@@ -50,9 +50,26 @@ func (s *Snapshot) DeviceBy(match func(*Device) bool) *Device {
 	return nil
 }
 
-// DeviceByUUID finds a device by its UUID, in either case.
+// DeviceByUUID finds a GPU or a MIG device by its UUID, in either case. A MIG device is also found by the form that
+// drivers before 470 gave its UUID.
 func (s *Snapshot) DeviceByUUID(uuid string) *Device {
-	return s.DeviceBy(func(d *Device) bool { return strings.EqualFold(string(d.UUID), uuid) })
+	named := func(d *Device) bool { return strings.EqualFold(string(d.UUID), uuid) }
+	if d := s.DeviceBy(named); d != nil {
+		return d
+	}
+	return s.MIGDeviceBy(func(d *Device) bool { return named(d) || strings.EqualFold(d.Instance.oldUUID(), uuid) })
+}
+
+// MIGDeviceBy is the first MIG device that match accepts, or nil.
+func (s *Snapshot) MIGDeviceBy(match func(*Device) bool) *Device {
+	for _, gi := range s.instances {
+		for _, c := range gi.Parts {
+			if match(c.Device) {
+				return c.Device
+			}
+		}
+	}
+	return nil
 }
 
 // DeviceByBusID finds a device by its PCI address.

@@ -81,7 +81,8 @@ func sum(counts ...profiles.Opt[uint64]) (all profiles.Opt[uint64]) {
 	return all
 }
 
-// DeviceGetMemoryErrorCounter counts the errors of a location.
+// DeviceGetMemoryErrorCounter counts the errors of a location. A MIG device counts uncorrected errors since the driver was
+// loaded, and none of the memory.
 func DeviceGetMemoryErrorCounter(d *engine.Device, severity abi.MemoryErrorType_t, life abi.EccCounterType_t,
 	location abi.MemoryLocation_t) (uint64, abi.Return) {
 	if location >= abi.MEMORY_LOCATION_COUNT {
@@ -90,6 +91,9 @@ func DeviceGetMemoryErrorCounter(d *engine.Device, severity abi.MemoryErrorType_
 	counts, ret := eccErrors(d, severity, life)
 	if ret != abi.SUCCESS {
 		return 0, ret
+	}
+	if d.Instance != nil && (severity != abi.MEMORY_ERROR_TYPE_UNCORRECTED || life != abi.VOLATILE_ECC || location == abi.MEMORY_LOCATION_DRAM) {
+		return 0, abi.ERROR_NOT_SUPPORTED
 	}
 	return opt(counts.at(location))
 }

@@ -11,11 +11,16 @@ import (
 // DeviceGetName is the product name.
 func DeviceGetName(d *engine.Device) (string, abi.Return) { return opt(d.Name) }
 
-// DeviceGetUUID is the GPU's UUID, with the prefix GPU-.
+// DeviceGetUUID is the GPU's UUID, with the prefix GPU-, or a MIG device's, with the prefix MIG-.
 func DeviceGetUUID(d *engine.Device) (string, abi.Return) { return string(d.UUID), abi.SUCCESS }
 
-// DeviceGetIndex is the GPU's place in the enumeration.
-func DeviceGetIndex(d *engine.Device) (uint32, abi.Return) { return d.Index, abi.SUCCESS }
+// DeviceGetIndex is the GPU's place in the enumeration, or a MIG device's place among those of its GPU.
+func DeviceGetIndex(d *engine.Device) (uint32, abi.Return) {
+	if d.Instance != nil {
+		return d.MIGIndex(), abi.SUCCESS
+	}
+	return d.Index, abi.SUCCESS
+}
 
 // DeviceGetMinorNumber is the N of /dev/nvidiaN.
 func DeviceGetMinorNumber(d *engine.Device) (uint32, abi.Return) { return opt(d.MinorNumber) }
@@ -110,7 +115,7 @@ func found(d *engine.Device) (*engine.Device, abi.Return) {
 	return d, d.Found()
 }
 
-// DeviceGetHandleByUUID finds a GPU by its UUID, in either case; NOT_FOUND if there is none.
+// DeviceGetHandleByUUID finds a GPU or a MIG device by its UUID, in either case; NOT_FOUND if there is none.
 func DeviceGetHandleByUUID(s *engine.Snapshot, uuid string) (*engine.Device, abi.Return) {
 	if uuid == "" {
 		return nil, abi.ERROR_INVALID_ARGUMENT
@@ -126,9 +131,14 @@ func DeviceGetHandleByUUIDV(s *engine.Snapshot, uuid *abi.UUID_v1_t) (*engine.De
 		return DeviceGetHandleByUUID(s, name)
 	case abi.UUID_TYPE_BINARY:
 		want := hex.EncodeToString(uuid.Value[:abi.DEVICE_UUID_BINARY_LEN])
-		return found(s.DeviceBy(func(d *engine.Device) bool {
-			return strings.ReplaceAll(strings.TrimPrefix(string(d.UUID), "GPU-"), "-", "") == want
-		}))
+		named := func(d *engine.Device) bool {
+			_, digits, _ := strings.Cut(string(d.UUID), "-")
+			return strings.ReplaceAll(digits, "-", "") == want
+		}
+		if d := s.DeviceBy(named); d != nil {
+			return found(d)
+		}
+		return found(s.MIGDeviceBy(named))
 	}
 	return nil, abi.ERROR_INVALID_ARGUMENT
 }

@@ -181,10 +181,12 @@ func DeviceGetGpuInstancePossiblePlacements(d *engine.Device, id uint32) (list [
 	return list, abi.SUCCESS
 }
 
-// DeviceGetGpuInstanceRemainingCapacity is how many more instances of a profile fit, if nothing else is made.
+// DeviceGetGpuInstanceRemainingCapacity is how many more instances of a profile fit, if nothing else is made. While MIG is
+// off it is 0, although NVML documents NOT_SUPPORTED: nvidia-smi mig -lgip ends at that answer, and it lists the profiles
+// of A100s whose MIG mode waits for a reset with none free.
 func DeviceGetGpuInstanceRemainingCapacity(d *engine.Device, id uint32) (uint32, abi.Return) {
-	p, ret := cut(d, id)
-	if ret != abi.SUCCESS {
+	p, ret := gpuProfile(d, byID(id))
+	if ret != abi.SUCCESS || !d.MIG.ModeCurrent.Value {
 		return 0, ret
 	}
 	return d.Partitioning().Remaining(p), abi.SUCCESS

@@ -49,8 +49,11 @@ func DeviceGetRetiredPagesPendingStatus(d *engine.Device) (abi.EnableState_t, ab
 }
 
 // DeviceGetRemappedRows is the number of rows replaced after corrected and after uncorrected errors, whether more wait
-// for a reset, and whether replacing one ever failed; from Ampere on.
+// for a reset, and whether replacing one ever failed; from Ampere on. A GPU in MIG mode does not tell.
 func DeviceGetRemappedRows(d *engine.Device) (corrected, uncorrected, pending, failed uint32, ret abi.Return) {
+	if d.MIG.ModeCurrent.Value {
+		return 0, 0, 0, 0, abi.ERROR_NOT_SUPPORTED
+	}
 	r := &d.RemappedRows
 	corrected, uncorrected, ret = pair(r.Correctable, r.Uncorrectable)
 	return corrected, uncorrected, bit(r.Pending.Value), bit(r.FailureOccurred.Value), ret

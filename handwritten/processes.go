@@ -32,8 +32,8 @@ func processes(d *engine.Device, kind string) []abi.ProcessInfo_v2_t {
 		list = append(list, abi.ProcessInfo_v2_t{
 			Pid:               p.PID,
 			UsedGpuMemory:     usedMemory(p),
-			GpuInstanceId:     abi.INVALID_GPU_INSTANCE_ID,
-			ComputeInstanceId: abi.INVALID_GPU_INSTANCE_ID,
+			GpuInstanceId:     p.GPUInstanceID.Or(abi.INVALID_GPU_INSTANCE_ID),
+			ComputeInstanceId: p.ComputeInstanceID.Or(abi.INVALID_GPU_INSTANCE_ID),
 		})
 	}
 	return list
@@ -61,8 +61,7 @@ func DeviceGetComputeRunningProcesses(d *engine.Device) ([]abi.ProcessInfo_v1_t,
 	return v1(processes(d, computing)), abi.SUCCESS
 }
 
-// DeviceGetComputeRunningProcesses_v2 lists the compute processes. Their instance ids are 0xffffffff, since they are
-// not on MIG devices.
+// DeviceGetComputeRunningProcesses_v2 lists the compute processes. Instance ids are 0xffffffff outside MIG devices.
 //
 //nvml:symbol nvmlDeviceGetComputeRunningProcesses_v2 nvmlDeviceGetComputeRunningProcesses_v3
 func DeviceGetComputeRunningProcesses_v2(d *engine.Device) ([]abi.ProcessInfo_v2_t, abi.Return) {
@@ -74,8 +73,7 @@ func DeviceGetGraphicsRunningProcesses(d *engine.Device) ([]abi.ProcessInfo_v1_t
 	return v1(processes(d, drawing)), abi.SUCCESS
 }
 
-// DeviceGetGraphicsRunningProcesses_v2 lists the graphics processes. Their instance ids are 0xffffffff, since they are
-// not on MIG devices.
+// DeviceGetGraphicsRunningProcesses_v2 lists the graphics processes. Instance ids are 0xffffffff outside MIG devices.
 //
 //nvml:symbol nvmlDeviceGetGraphicsRunningProcesses_v2 nvmlDeviceGetGraphicsRunningProcesses_v3
 func DeviceGetGraphicsRunningProcesses_v2(d *engine.Device) ([]abi.ProcessInfo_v2_t, abi.Return) {
@@ -96,8 +94,11 @@ func DeviceGetMPSComputeRunningProcesses_v2(*engine.Device) ([]abi.ProcessInfo_v
 
 // DeviceGetProcessUtilization is one sample for each process: its use of SMs, memory, encoders and decoders in percent,
 // taken at the last full second. Times are in µs since 1970. It answers NOT_FOUND if no process uses any, or if the
-// sample is not newer than lastSeen.
+// sample is not newer than lastSeen, and NOT_SUPPORTED for a GPU in MIG mode.
 func DeviceGetProcessUtilization(d *engine.Device, lastSeen uint64) ([]abi.ProcessUtilizationSample_t, abi.Return) {
+	if d.MIG.ModeCurrent.Value {
+		return nil, abi.ERROR_NOT_SUPPORTED
+	}
 	var list []abi.ProcessUtilizationSample_t
 	now := uint64(d.Snapshot().Now().Unix()) * 1e6
 	for _, p := range d.Processes {

@@ -101,8 +101,12 @@ const (
 
 var oldSamples, newSamples = [...]int{0, 7, 8, 9, 17, 18, 19}, [...]int{0, 3, 4, 5, 13, 14, 15}
 
-// InternalSlot145 is the loads of up to seven processes for each of SMs, memory, encoders and decoders.
+// InternalSlot145 is the loads of up to seven processes for each of SMs, memory, encoders and decoders; NOT_SUPPORTED for a
+// GPU in MIG mode.
 func InternalSlot145(d *engine.Device, _ uint64, count *abi.InternalCount_t, samples *abi.InternalSamples_t) (uint32, abi.Return) {
+	if d.MIG.ModeCurrent.Value {
+		return 0, abi.ERROR_NOT_SUPPORTED
+	}
 	room := uint64(count.Value)
 	*count, *samples = abi.InternalCount_t{}, abi.InternalSamples_t{}
 	if room*oldSample < uint64(len(samples.Bytes)) {
@@ -179,8 +183,8 @@ func withNames(d *engine.Device, kind string) ([]abi.InternalProcess_t, abi.Retu
 		entry := abi.InternalProcess_t{
 			Pid:               p.PID,
 			UsedGpuMemory:     usedMemory(p),
-			GpuInstanceId:     abi.INVALID_GPU_INSTANCE_ID,
-			ComputeInstanceId: abi.INVALID_GPU_INSTANCE_ID,
+			GpuInstanceId:     p.GPUInstanceID.Or(abi.INVALID_GPU_INSTANCE_ID),
+			ComputeInstanceId: p.ComputeInstanceID.Or(abi.INVALID_GPU_INSTANCE_ID),
 		}
 		text(entry.Name[:], p.Name.Value)
 		list = append(list, entry)

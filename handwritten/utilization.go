@@ -8,9 +8,6 @@ import (
 
 // DeviceGetUtilizationRates is how busy SMs and memory are, in percent. A GPU in MIG mode does not know.
 func DeviceGetUtilizationRates(d *engine.Device, u *abi.Utilization_t) (ret abi.Return) {
-	if d.MIG.ModeCurrent.Value {
-		return abi.ERROR_NOT_SUPPORTED
-	}
 	now := d.Readings().Utilization
 	u.Gpu, u.Memory, ret = pair(now.GPU, now.Memory)
 	return ret

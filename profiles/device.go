@@ -201,6 +201,10 @@ type Process struct {
 	EncUtil Opt[uint32] `yaml:"enc_util" range:"0..100"`
 	// DecUtil is its use of the decoders, in percent.
 	DecUtil Opt[uint32] `yaml:"dec_util" range:"0..100"`
+	// GPUInstanceID is the number of the GPU instance that it runs in, on a GPU in MIG mode.
+	GPUInstanceID Opt[uint32] `yaml:"gpu_instance_id" range:"0..14"`
+	// ComputeInstanceID is the number of its compute instance there.
+	ComputeInstanceID Opt[uint32] `yaml:"compute_instance_id" range:"0..7"`
 }
 
 // Accounting is process accounting.

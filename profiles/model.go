@@ -167,6 +167,8 @@ type GPUInstanceProfile struct {
 	Instances Opt[uint32] `yaml:"instances" range:"1..8"`
 	// MemoryMiB is an instance's memory, in MiB.
 	MemoryMiB Opt[uint64] `yaml:"memory_mib"`
+	// UsedBytes is the memory, in bytes, that an instance has in use while no process runs in it.
+	UsedBytes Opt[uint64] `yaml:"used_bytes"`
 	// Multiprocessors is an instance's number of SMs.
 	Multiprocessors Opt[uint32] `yaml:"multiprocessors"`
 	// CopyEngines is an instance's number of copy engines.
@@ -182,7 +184,7 @@ type GPUInstanceProfile struct {
 	// P2P says that instances may access their peers.
 	P2P Opt[bool] `yaml:"p2p"`
 	// PlacementSize is the number of memory slices that an instance covers.
-	PlacementSize Opt[uint32] `yaml:"placement_size" range:"1..8"`
+	PlacementSize Opt[uint32] `yaml:"placement_size" range:"1..12"`
 	// PlacementStarts are the memory slices at which an instance may start.
 	PlacementStarts []uint32 `yaml:"placement_starts"`
 }

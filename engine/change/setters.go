@@ -151,9 +151,10 @@ func (t *Tx) VirtualizationMode(i int, mode abi.GpuVirtualizationMode_t) abi.Ret
 // inMachine says that a virtualisation mode is that of a GPU in a virtual machine.
 func inMachine(mode string) bool { return mode == "passthrough" || mode == "vgpu" }
 
-// AccountingMode switches process accounting. Off forgets the processes that have ended.
+// AccountingMode switches process accounting; NOT_SUPPORTED in MIG mode. Off forgets the processes that have ended.
 func (t *Tx) AccountingMode(i int, state abi.EnableState_t) abi.Return {
-	ret := t.onOff(i, state, t.put, func(d *profiles.Device) bool { return d.Accounting.Mode.Valid }, "accounting.mode")
+	able := func(d *profiles.Device) bool { return d.Accounting.Mode.Valid && !bool(d.MIG.ModeCurrent.Value) }
+	ret := t.onOff(i, state, t.put, able, "accounting.mode")
 	if ret == abi.SUCCESS && state == abi.FEATURE_DISABLED {
 		t.Record(i).Accounted = nil
 	}
