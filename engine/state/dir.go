@@ -171,6 +171,9 @@ func (d *Dir) Update(change func(now *State) (*State, error)) (s *State, aside, 
 		return nil, nil, d.wrong("", err)
 	}
 	defer unlock()
+	if err := fits(word.Size); err != nil {
+		return nil, nil, d.wrong(generation, err)
+	}
 	if err := d.repair(fd); err != nil {
 		return nil, nil, d.wrong(generation, err)
 	}
@@ -195,6 +198,15 @@ func (d *Dir) Update(change func(now *State) (*State, error)) (s *State, aside, 
 		return nil, aside, d.wrong(file, err)
 	}
 	return after, aside, word.Raise(fd, generation)
+}
+
+// fits refuses to write files larger than the process's limit (ulimit -f), since trying sends a signal that ends it.
+func fits(size int) error {
+	var most unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_FSIZE, &most) == nil && most.Cur < uint64(size) {
+		return unix.EFBIG
+	}
+	return nil
 }
 
 // repair makes the file of the number if necessary, and completes the change of a writer that died.
@@ -229,9 +241,8 @@ func (d *Dir) commit(dir int, s *State) (err error) {
 	if err != nil {
 		return err
 	}
-	var most unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_FSIZE, &most) == nil && most.Cur < uint64(len(text)) {
-		return unix.EFBIG // a write would raise a signal that ends the process
+	if err := fits(len(text)); err != nil {
+		return err
 	}
 	mode, err := modeOf(dir)
 	if err != nil {

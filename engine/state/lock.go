@@ -32,6 +32,7 @@ func lock(dir int) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
+	_ = unix.Fchmod(fd, 0o644) // whatever the umask; only the owner can, and only once is needed
 	whole := unix.Flock_t{Type: unix.F_WRLCK}
 	for began, wait := time.Now(), time.Millisecond; ; wait = min(2*wait, 16*time.Millisecond) {
 		err := unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &whole)
