@@ -10,8 +10,8 @@ func (b *Board) Ignored() []string {
 	var out []string
 	for _, d := range b.Devices {
 		f := d.Failure
-		if f.Xid.Code.Valid && f.Waits() {
-			out = append(out, "failure.xid, beside after_calls or probability: such a GPU fails in each process by itself, without an event")
+		if f.Xid.Code.Valid {
+			out = append(out, "failure.xid, in a file: nvmlfab set and fail send the event,")
 		}
 		if !f.Fails() {
 			for key, given := range map[string]bool{"after_calls": f.AfterCalls.Valid, "probability": f.Probability.Valid, "seed": f.Seed.Valid} {

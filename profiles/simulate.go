@@ -69,7 +69,7 @@ type Failure struct {
 	AfterCalls Opt[int64] `yaml:"after_calls" range:"0..1000000000000"`
 	// Seed decides at which call it fails.
 	Seed Opt[int64] `yaml:"seed"`
-	// Xid is the error that goes with it, which event sets receive when the GPU fails.
+	// Xid is the error that goes with it, which event sets receive when it is set while programs run.
 	Xid Xid `yaml:"xid"`
 }
 

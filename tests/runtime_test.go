@@ -128,7 +128,14 @@ func TestCase10(t *testing.T) {
 // Xid arrives as an event and not in the violation status.
 func TestCase23(t *testing.T) {
 	n := newLiveNode(t)
-	s := n.session(t, everyGPU)
+	s := n.session(t, everyGPU+`
+events = nvmlEventSetCreate()
+for d in dev:
+    nvmlDeviceRegisterEvents(d, nvmlEventTypeXidCriticalError, events)
+def wait(ms):
+    e = ask(nvmlEventSetWait_v2, events, ms)
+    return e if type(e) is str else (e.eventType, e.eventData, nvmlDeviceGetUUID(e.device))
+`)
 	const temperatures = `[ask(nvmlDeviceGetTemperature, d, NVML_TEMPERATURE_GPU) for d in dev]`
 	var all, others []string
 	for i, d := range board(t).Devices {
@@ -143,6 +150,8 @@ func TestCase23(t *testing.T) {
 	for range 3 {
 		assert.Equal(t, list(others), s.ask(t, temperatures))
 	}
+	assert.Equal(t, fmt.Sprintf("(8, 79, '%s')", board(t).Devices[3].UUID), s.ask(t, "wait(60000)"))
+	assert.Equal(t, "NVMLError_Timeout", s.ask(t, "wait(0)"), "once")
 	assert.Equal(t, "NVMLError_GpuIsLost", s.ask(t, `ask(nvmlDeviceGetViolationStatus, dev[3], NVML_PERF_POLICY_POWER)`))
 	assert.Equal(t, "8", s.ask(t, `ask(nvmlDeviceGetCount)`))
 

@@ -82,7 +82,7 @@ func (c validateCmd) Run() error {
 			continue
 		}
 		for _, key := range board.Ignored() {
-			fmt.Fprintf(os.Stderr, "nvmlfab: %s: %s is accepted, but nothing reads it yet\n", file, key)
+			fmt.Fprintf(os.Stderr, "nvmlfab: %s: %s is accepted, and has no effect\n", file, key)
 		}
 		gpus := "GPUs"
 		if len(board.Devices) == 1 {
