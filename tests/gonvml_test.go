@@ -90,9 +90,8 @@ topology:
 
 // mute are functions that answer an error on every board, with the reason.
 var mute = map[string]string{
-	"nvmlGetExcludedDeviceInfoByIndex":    "no GPU is excluded",
-	"nvmlGetBlacklistDeviceInfoByIndex":   "no GPU is excluded",
-	"nvmlDeviceGetMigDeviceHandleByIndex": "there are no MIG devices",
+	"nvmlGetExcludedDeviceInfoByIndex":  "no GPU is excluded",
+	"nvmlGetBlacklistDeviceInfoByIndex": "no GPU is excluded",
 }
 
 // TestGoNVML loads the library into this process, which has a Go runtime of its own, as a device plugin does. On each
@@ -114,6 +113,7 @@ func TestGoNVML(t *testing.T) {
 		show(t, b, program, seen, "MOCK_NVML_CONFIG", path)
 		badArguments(t, newCaller(t, program, "MOCK_NVML_CONFIG="+path), functions)
 	})
+	t.Run("MIG", func(t *testing.T) { migLives(t, seen) })
 	t.Run("all functions", func(t *testing.T) {
 		for _, symbol := range functions {
 			switch value, checked := seen[symbol]; {
