@@ -236,3 +236,51 @@ func TestRunProcessWrong(t *testing.T) {
 	}
 	assert.NoFileExists(t, filepath.Join(dir, "state.json"))
 }
+
+// screen runs the program of its first argument on a terminal of 140 columns until the text of the second has or has not been
+// on it for a while, and prints whether it was.
+const screen = `
+import fcntl, os, pty, re, select, struct, sys, termios, time
+program, folders, text = sys.argv[1:]
+pid, fd = pty.fork()
+if pid == 0:
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
+    os.environ.update(TERM="xterm", LD_LIBRARY_PATH=os.environ["LD_LIBRARY_PATH"] + ":" + folders)
+    os.execv(program, [program, "-C"])
+out, end, drawn = b"", time.monotonic() + 60, None
+while time.monotonic() < end and (drawn is None or time.monotonic() < drawn + 3):
+    if select.select([fd], [], [], 0.2)[0]:
+        out += os.read(fd, 65536)
+    seen = re.sub(rb"\x1b[\[(][0-9;?]*[A-Za-z]", b" ", out).decode(errors="replace")
+    if drawn is None and "Command" in seen:
+        drawn = time.monotonic()
+os.kill(pid, 9)
+print("Command" in seen, text in re.sub(" +", " ", seen))
+`
+
+// TestRunProcessTools: gpustat and nvtop show a program that nvmlfab run puts on a GPU's list, and drop it when it is killed.
+func TestRunProcessTools(t *testing.T) {
+	namespaces(t)
+	dir := filepath.Join(sharedFolder(t), "state")
+	node := []string{"--profile", "t4", "--state", dir}
+	modules := filepath.Join(filepath.Dir(fetched(t, "gpustat", "gpustat")), "../lib/python3/dist-packages")
+	nvtop := fetched(t, "nvtop", "nvtop")
+	folders := filepath.Dir(fetched(t, "nvtop", "libncursesw.so.6")) + ":" + filepath.Dir(fetched(t, "nvtop", "libtinfo.so.6"))
+	inside := func(command ...string) string {
+		return run(t, nil, launcher(t), append(append(append([]string{"run"}, node...), "--"), command...)...).succeeds(t).stdout
+	}
+	gpustat := func() string {
+		return inside("env", "PYTHONPATH="+modules, systemPython(t), "-m", "gpustat", "--no-color", "-cp")
+	}
+	cmd := realProcess(t, append(node, "--process-memory", "2GiB")...)
+	require.Eventually(t, func() bool { // the shell has become sleep
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid))
+		return err == nil && string(name) == "sleep\n"
+	}, time.Minute, time.Millisecond)
+	assert.Contains(t, gpustat(), fmt.Sprintf("sleep/%d(2048M)", cmd.Process.Pid))
+	assert.Equal(t, "True True\n", inside(systemPython(t), "-c", screen, nvtop, folders, "2048MiB 13%"))
+	require.NoError(t, cmd.Process.Kill())
+	cmd.Wait()
+	assert.NotContains(t, gpustat(), "sleep")
+	assert.Equal(t, "True False\n", inside(systemPython(t), "-c", screen, nvtop, folders, "2048MiB 13%"))
+}
