@@ -124,7 +124,7 @@ func TestCase24EventSetWaitBlocks(t *testing.T) {
 	run(t, inState(mapped(t)), program, "arguments").succeeds(t)
 
 	b := board(t)
-	out := python(t, library, "pynvml-12", fmt.Sprintf(`
+	out := python(t, library, "pynvml-12", `
 from pynvml import *
 import time
 nvmlInit()
@@ -145,7 +145,7 @@ try:
 except NVMLError as error:
     print(type(error).__name__)
 nvmlShutdown()
-`)).succeeds(t)
+`).succeeds(t)
 	assert.Equal(t, []string{"NVMLError_Timeout in time, NVMLError_Timeout in time", "NVMLError_InvalidArgument"}, out.lines())
 
 	dir := mapped(t)

@@ -129,7 +129,7 @@ func (c *runCmd) prepare(again []string) error {
 	if err != nil {
 		return err
 	}
-	state, err := c.stateDir(p.board)
+	lasting, err := c.stateDir(p.board)
 	if err != nil {
 		return err
 	}
@@ -143,15 +143,20 @@ func (c *runCmd) prepare(again []string) error {
 		return errors.New("--as-root needs a namespace: leave --preload away")
 	}
 	if c.Preload {
-		err = p.showPreloaded(libraries, c.Command[0], state)
+		err = p.showPreloaded(libraries, c.Command[0], lasting)
 	} else if err = machine.EnterNamespace(filepath.Join(home(), "lib", "nvmlfab-enter"), again, c.AsRoot); err == nil {
-		err = p.showNamespace(libraries, c.NUMA, state)
+		err = p.showNamespace(libraries, c.NUMA, lasting)
 	} else if !c.Namespace && !(c.AsRoot && os.Geteuid() != 0) {
 		complain(fmt.Errorf("%w; preloading %s instead", err, preloaded))
-		err = p.showPreloaded(libraries, c.Command[0], state)
+		err = p.showPreloaded(libraries, c.Command[0], lasting)
 	}
 	if err != nil {
 		return err
+	}
+	if lasting == "" { // then programs see the first change at their next call, too
+		if err := state.At(os.Getenv(stateVariable)).Create(); err != nil {
+			return err
+		}
 	}
 	if err := os.Setenv(runVariable, cmp.Or(c.Name, strconv.Itoa(os.Getpid()))); err != nil {
 		return err

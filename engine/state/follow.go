@@ -117,7 +117,3 @@ func stampOf(dir int, name string) stamp {
 	}
 	return stamp{s.Dev, s.Ino, uint64(s.Size), s.Mtim.Nano(), s.Ctim.Nano()}
 }
-
-func sameFile(a, b stamp) bool {
-	return a.device == b.device && a.inode == b.inode && a.size >= word.Size
-}
