@@ -161,6 +161,8 @@ func (c Launch) show(lasting int) error {
 		if err := attach(lasting, unix.AT_FDCWD, LaunchState); err != nil {
 			return &fs.PathError{Op: "mount", Path: LaunchState, Err: err}
 		}
+	} else if err := state.At(LaunchState).Create(); err != nil {
+		return err
 	}
 	if err := os.WriteFile(identityFile, []byte(c.Identity), 0o644); err != nil {
 		return err
