@@ -71,7 +71,8 @@ func (e *Engine) Start() (err error) {
 	if err := g.initFailure(g.now()); err != nil {
 		return err
 	}
-	return g.publish(Node{Board: board})
+	g.hide(g.live.State.Drained())
+	return g.publish(Node{Board: g.live.Board})
 }
 
 // Stop ends the generation. All of its handles become invalid.
@@ -115,9 +116,10 @@ func (e *Engine) restore() error {
 type config struct {
 	name   string // of the file or the board
 	text   []byte
-	beside string // the directory of the profile file, in which overrides.yaml is read
-	state  string // the state directory; empty if this process shares its state with nobody
-	origin int64  // when counters start
+	beside string          // the directory of the profile file, in which overrides.yaml is read
+	state  string          // the state directory; empty if this process shares its state with nobody
+	origin int64           // when counters start
+	hidden []profiles.UUID // the GPUs that were drained before the process enumerated its GPUs
 }
 
 // configured reads the configuration: what the environment names, or else what the staged tree says that the library lies

@@ -8,6 +8,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/engine/host"
 	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
 // Event is something that happened to a GPU.
@@ -216,6 +217,25 @@ func sequence(s *state.State) uint64 {
 		return 0
 	}
 	return s.Sequence
+}
+
+// renumbered is the content of a set of events after GPUs have come or gone: the numbers are those of the GPUs that the
+// snapshot has. Registrations for GPUs that are gone end.
+func renumbered(content []byte, s *Snapshot, numbers map[profiles.UUID]uint32) []byte {
+	r := decodeRegistrations(content)
+	var list []registration
+	for _, one := range r.list {
+		if uint64(one.device) < uint64(len(s.Devices)) {
+			number, stays := numbers[s.Devices[one.device].UUID]
+			if !stays {
+				continue
+			}
+			one.device = number
+		}
+		list = append(list, one)
+	}
+	r.list = list
+	return r.encode()
 }
 
 // encode writes the content of a set: a cursor, and three numbers for each registration.

@@ -40,22 +40,76 @@ type generation struct {
 
 // begin makes a generation with a board's devices.
 func (e *Engine) begin(source config, board *profiles.Board) *generation {
-	numbers := map[profiles.UUID]uint32{}
-	for i := range board.Devices {
-		numbers[board.Devices[i].UUID] = uint32(i)
+	g := &generation{
+		engine: e,
+		live:   change.Source{Board: board, Overridden: board, Origin: source.origin},
+		said:   map[string]bool{},
+		number: e.host.Generation(),
+		origin: source.origin,
+		source: source,
+		others: map[host.Key]uintptr{},
 	}
-	return &generation{
-		engine:  e,
-		live:    change.Source{Board: board, Overridden: board, Origin: source.origin},
-		said:    map[string]bool{},
-		number:  e.host.Generation(),
-		origin:  source.origin,
-		source:  source,
-		devices: make([]atomic.Uintptr, len(board.Devices)),
-		faults:  make([]*fault, len(board.Devices)),
-		others:  map[host.Key]uintptr{},
-		numbers: numbers,
+	g.hide(source.hidden)
+	return g
+}
+
+// hide removes GPUs from a generation that nobody has seen.
+func (g *generation) hide(gpus []profiles.UUID) {
+	g.source.hidden = gpus
+	g.live.Hide(gpus)
+	g.devices = make([]atomic.Uintptr, len(g.live.Board.Devices))
+	g.faults = make([]*fault, len(g.live.Board.Devices))
+	g.numbers = map[profiles.UUID]uint32{}
+	for i := range g.live.Board.Devices {
+		g.numbers[g.live.Board.Devices[i].UUID] = uint32(i)
 	}
+}
+
+// Enumerate makes the GPUs that are neither drained nor removed those of the process. Handles of GPUs before the first
+// that comes or goes stay valid. Other processes keep the GPUs that they have.
+func (e *Engine) Enumerate() abi.Return {
+	e.lifecycle.Lock()
+	defer e.lifecycle.Unlock()
+	s := e.current.Load()
+	old := s.generation
+	if old.live.Board == nil { // after the last nvmlShutdown
+		return abi.ERROR_UNINITIALIZED
+	}
+	g := &generation{
+		engine: e, number: old.number, source: old.source, origin: old.origin, live: old.live, overrides: old.overrides,
+		followed: old.followed, said: old.said, started: true, others: map[host.Key]uintptr{},
+	}
+	g.expires.Store(old.expires.Load())
+	g.latest.Store(old.latest.Load())
+	g.serial.Store(old.serial.Load())
+	g.hide(old.live.State.Drained())
+	same := 0
+	for same < min(len(g.live.Board.Devices), len(s.Devices)) && g.live.Board.Devices[same].UUID == s.Devices[same].UUID {
+		same++
+	}
+	e.host.All(g.number, func(handle uintptr, key host.Key) {
+		if !ofProcess(key.Kind) && key.Kind != host.Unit && int(key.Device) >= same {
+			e.host.Release(g.number, handle)
+		}
+	})
+	g.adopt()
+	old.records.Lock()
+	defer old.records.Unlock()
+	e.host.All(g.number, func(handle uintptr, key host.Key) {
+		if key.Kind != host.EventSet {
+			return
+		}
+		if content, ok := e.host.Record(g.number, handle); ok {
+			if err := e.host.SetRecord(g.number, handle, renumbered(content, s, g.numbers)); errors.Is(err, host.ErrMemory) {
+				e.Complain(err)
+			}
+		}
+	})
+	if err := g.publish(Node{Board: g.live.Board}); err != nil {
+		e.Complain(err)
+		return abi.ERROR_UNKNOWN
+	}
+	return abi.SUCCESS
 }
 
 // adopt takes over the handles that an earlier core made. It returns false if one of them belongs to no device of this

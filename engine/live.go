@@ -66,10 +66,11 @@ func (g *generation) load() error {
 	if _, err := g.readOverrides(); err != nil {
 		return err
 	}
+	board, _ := g.live.All()
 	if dir := g.stateDir(); dir != nil {
 		s, err := dir.Read(nil)
 		switch {
-		case s != nil && !s.Fits(g.live.Board):
+		case s != nil && !s.Fits(board):
 			g.say(fmt.Errorf("%s is the state of a node with other GPUs: it is not used; name another directory in NVMLFAB_STATE_DIR", dir.Path()))
 		case err != nil && !errors.Is(err, state.ErrNewer):
 			g.say(err)
@@ -233,6 +234,7 @@ func (g *generation) reread() error {
 	if _, err := g.readOverrides(); err != nil {
 		return err
 	}
+	board, _ := g.live.All()
 	if dir := g.stateDir(); dir != nil {
 		s, err := dir.Read(before.State)
 		switch {
@@ -240,7 +242,7 @@ func (g *generation) reread() error {
 			return err
 		case s == nil && before.State != nil:
 			return fmt.Errorf("%s has lost its state: the node stays as it was; start anew to begin without", dir.Path())
-		case s != nil && !s.Fits(g.live.Board):
+		case s != nil && !s.Fits(board):
 			return fmt.Errorf("%s is the state of a node with other GPUs: it is not used", dir.Path())
 		}
 		g.live.State = s
@@ -316,6 +318,11 @@ func (g *generation) show(i int, now int64) (shown, error) {
 // returns NO_PERMISSION if the directory may not be written, INSUFFICIENT_RESOURCES if it is full, IN_USE if others
 // hold the lock for too long, and NOT_SUPPORTED if a newer version wrote the state.
 func (s *Snapshot) Change(f func(*change.Tx) abi.Return) abi.Return { return s.generation.change(f) }
+
+// Begin is a change that nobody makes: it shows the node, its drained GPUs included.
+func (s *Snapshot) Begin() *change.Tx {
+	return change.Begin(s.source, state.Product, s.generation.now())
+}
 
 // Change changes the GPU, or the GPU of a MIG device, as [Snapshot.Change] does. f gets the GPU's number.
 func (d *Device) Change(f func(t *change.Tx, gpu int) abi.Return) abi.Return {

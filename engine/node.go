@@ -95,6 +95,7 @@ func (g *generation) snapshot(n Node, gpus []shown) *Snapshot {
 		Branch:     profiles.Branch(n.Board.System.DriverVersion.Value),
 		state:      g.live.State,
 		generation: g,
+		source:     g.live,
 		objects:    map[host.Key]any{},
 	}
 	devices := make([]Device, len(gpus))
@@ -102,7 +103,11 @@ func (g *generation) snapshot(n Node, gpus []shown) *Snapshot {
 		d := &devices[i]
 		d.view, d.Device, d.meter = s.view(host.Device, uint32(i), 0), gpus[i].device, gpus[i].meter
 		d.record = gpus[i].record
-		d.fault = g.fault(i, d.Failure)
+		failure := d.Failure
+		if r := gpus[i].record; r != nil && r.Drain == state.Removed {
+			failure = profiles.Failure{Mode: profiles.Some("lost")}
+		}
+		d.fault = g.fault(i, failure)
 		s.Devices[i] = d
 	}
 	g.started = true
@@ -176,6 +181,10 @@ func (g *generation) kept(n Node) []byte {
 	text(c.beside)
 	text(c.state)
 	number(uint64(c.origin))
+	number(uint64(len(c.hidden)))
+	for _, uuid := range c.hidden {
+		text(string(uuid))
+	}
 	text(g.overrides)
 	number(uint64(g.live.Written))
 	text(g.changed())
@@ -233,6 +242,12 @@ func restored(b []byte) (r remains, err error) {
 	}
 	c.beside, c.state = text(), text()
 	c.origin = int64(number())
+	for range number() {
+		if err != nil {
+			break
+		}
+		c.hidden = append(c.hidden, profiles.UUID(text()))
+	}
 	r.overrides, r.written, r.changed = text(), int64(number()), text()
 	n.Units = uint32(number())
 	for range number() {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/host"
 	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
@@ -23,7 +24,8 @@ type Snapshot struct {
 	objects    map[host.Key]any // all objects but whole GPUs
 	state      *state.State     // what nvmlfab has changed; nil if nothing
 	generation *generation
-	ended      atomic.Int64 // see counting
+	source     change.Source // what the node is computed from
+	ended      atomic.Int64  // see counting
 }
 
 // Engine is the engine whose node the snapshot shows.

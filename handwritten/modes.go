@@ -22,8 +22,12 @@ func DeviceGetComputeMode(d *engine.Device) (abi.ComputeMode_t, abi.Return) {
 	return opt(named(d.ComputeMode, change.ComputeModes))
 }
 
-// DeviceSetComputeMode decides who may compute on the GPU.
+// DeviceSetComputeMode decides who may compute on the GPU. MIG devices have no mode of their own here, and answer
+// NOT_SUPPORTED.
 func DeviceSetComputeMode(d *engine.Device, mode abi.ComputeMode_t) abi.Return {
+	if d.Instance != nil {
+		return abi.ERROR_NOT_SUPPORTED
+	}
 	return d.Change(func(t *change.Tx, i int) abi.Return { return t.ComputeMode(i, mode) })
 }
 

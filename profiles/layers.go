@@ -202,6 +202,26 @@ func (b *builder) keep(board *Board, at *yaml.Node) error {
 	return nil
 }
 
+// Without is the board without some of its devices. The others move up.
+func (b *Board) Without(devices []UUID) *Board {
+	if len(devices) == 0 {
+		return b
+	}
+	c := *b
+	c.Devices = nil
+	to := map[uint32]uint32{} // old index → new index
+	for _, d := range b.Devices {
+		if slices.Contains(devices, d.UUID) {
+			continue
+		}
+		to[d.Index] = uint32(len(c.Devices))
+		d.Index = uint32(len(c.Devices))
+		c.Devices = append(c.Devices, d)
+	}
+	c.NVLink = c.NVLink.renumbered(b.Devices, to)
+	return &c
+}
+
 // renumbered returns the fabric with the new numbers of the devices. A link to a removed device keeps its address.
 func (n NVLink) renumbered(all []Device, to map[uint32]uint32) NVLink {
 	var lists []DeviceLinks

@@ -189,6 +189,31 @@ func TestSMISetters(t *testing.T) {
 			}
 			moment := regexp.MustCompile(`Timestamp .*`)
 			assert.Equal(t, moment.ReplaceAllString(other, ""), moment.ReplaceAllString(n.run(t, "-i", "1", "-q").succeeds(t).stdout, ""))
+			n.drains(t)
 		})
 	}
+}
+
+// drains drains the first GPU: later processes do not get it until it is given back.
+func (n settableNode) drains(t *testing.T) {
+	t.Helper()
+	at := []string{"drain", "-p", "0000:53:00.0"}
+	drain := func(args ...string) outcome { return n.run(t, append(at, args...)...) }
+	assert.Regexp(t, `^Failed to modify the GPU drain state`, drain("-m", "1").stdout, "persistence mode holds it")
+	n.run(t, "-i", "0", "-pm", "0").succeeds(t)
+	if os.Geteuid() == 0 {
+		before := n.changed(t)
+		assert.Equal(t, 255, n.as65534(t, append(at, "-m", "1")...).code)
+		assert.Equal(t, before, n.changed(t))
+	}
+	assert.Regexp(t, `Successfully set GPU 00000000:53:00\.0 drain state to: draining\.`, drain("-m", "1").succeeds(t).stdout)
+	assert.Regexp(t, `The current drain state of GPU 00000000:53:00\.0 is: draining`, drain("-q").succeeds(t).stdout)
+	assert.Equal(t, []string{"00000000:64:00.0"}, n.run(t, "--query-gpu=pci.bus_id", "--format=csv,noheader").succeeds(t).lines())
+	assert.Regexp(t, `Successfully set GPU 00000000:53:00\.0 drain state to: not draining\.`, drain("-m", "0").succeeds(t).stdout)
+	assert.Regexp(t, `The current drain state of GPU 00000000:53:00\.0 is: not draining`, drain("-q").succeeds(t).stdout)
+	drain("-m", "1").succeeds(t)
+	removed := drain("-r")
+	assert.Zero(t, removed.code, "%s", removed.stdout)
+	assert.Equal(t, 255, drain("-q").code, "it is gone")
+	assert.Len(t, n.run(t, "-L").succeeds(t).lines(), 1)
 }

@@ -24,6 +24,29 @@ type Source struct {
 	State *state.State
 	// Origin is when counters start, in ms since 1970, unless the state says it.
 	Origin int64
+
+	// The GPUs that Hide removed, and the boards with them; nil if there are none.
+	hidden                     []profiles.UUID
+	whole, wholeWithOverridden *profiles.Board
+}
+
+// Hide removes GPUs from the board, in place of those that it removed before: a program does not get GPUs that were
+// drained before it started.
+func (s *Source) Hide(devices []profiles.UUID) {
+	board, overridden := s.All()
+	s.hidden, s.whole, s.wholeWithOverridden = devices, board, overridden
+	s.Board = board.Without(devices)
+	if s.Overridden = s.Board; overridden != board {
+		s.Overridden = overridden.Without(devices)
+	}
+}
+
+// All is Board and Overridden with the GPUs that Hide removed.
+func (s *Source) All() (board, overridden *profiles.Board) {
+	if s.whole == nil {
+		return s.Board, s.Overridden
+	}
+	return s.whole, s.wholeWithOverridden
 }
 
 // origin is when counters start.
@@ -37,18 +60,24 @@ func (s *Source) origin() int64 {
 // Override lays the text of overrides.yaml, written at a time in ms since 1970, over the board, which the base gave. The
 // error names file and line.
 func (s *Source) Override(base profiles.Base, text string, written int64) error {
-	board := s.Board
+	all, _ := s.All()
+	board := all
 	if text != "" {
 		b, err := base.With(profiles.Layer{Name: state.Overrides, Text: []byte(text)})
 		if err != nil {
 			return err
 		}
-		if len(b.Devices) != len(board.Devices) {
+		if len(b.Devices) != len(all.Devices) {
 			return fmt.Errorf("%s: the number of GPUs cannot change while programs run: write it into the profile", state.Overrides)
 		}
-		board = b.Fixed(board)
+		board = b.Fixed(all)
 	}
-	s.Overridden, s.Written = board, written
+	hidden := s.hidden
+	s.Board, s.Overridden, s.Written = all, board, written
+	s.hidden, s.whole, s.wholeWithOverridden = nil, nil, nil
+	if len(hidden) > 0 {
+		s.Hide(hidden)
+	}
 	return nil
 }
 

@@ -55,12 +55,20 @@ type State struct {
 	text map[profiles.UUID]string   // the records' text in the file
 }
 
+// What NVML's drain state makes of a GPU.
+const (
+	Draining = "draining" // programs that start later do not get it
+	Removed  = "removed"  // it is gone from the PCI bus
+)
+
 // Record has the changes of one GPU, or of the node.
 type Record struct {
 	// At is when it last changed, in ms since 1970.
 	At int64 `json:"at,omitempty"`
 	// Set has profile keys with other values than the profile's, in layers, the lowest first.
 	Set []Layer `json:"set,omitempty"`
+	// Drain is Draining or Removed; empty for a GPU that everybody gets.
+	Drain string `json:"drain,omitempty"`
 	// Processes are the processes that were added to the GPU.
 	Processes []Process `json:"processes,omitempty"`
 	// Accounted are processes that ended while accounting was on, oldest first.
@@ -239,6 +247,20 @@ func (s *State) Change(uuid profiles.UUID) *Record {
 	return &r
 }
 
+// Drained are the GPUs that a program which starts now does not get.
+func (s *State) Drained() (list []profiles.UUID) {
+	if s == nil {
+		return nil
+	}
+	for uuid, r := range s.Devices {
+		if r.Drain != "" {
+			list = append(list, uuid)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
 // Expiry is the next time, in ms since 1970, at which something ends by itself; 0 if nothing does.
 func (s *State) Expiry(now int64) int64 {
 	next := s.Node.Ends(now)
@@ -279,7 +301,7 @@ func (r *Record) Ends(now int64) (next int64) {
 
 // Empty reports whether nothing is changed.
 func (r *Record) Empty() bool {
-	return len(r.Set)+len(r.Processes)+len(r.Accounted)+len(r.Instances)+len(r.Counters)+len(r.more) == 0 && r.Warmth == nil
+	return len(r.Set)+len(r.Processes)+len(r.Accounted)+len(r.Instances)+len(r.Counters)+len(r.more) == 0 && r.Warmth == nil && r.Drain == ""
 }
 
 // head is the part of state.json before the devices.
@@ -408,7 +430,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &r.more); err != nil {
 		return err
 	}
-	for _, key := range []string{"at", "set", "processes", "accounted", "instances", "counters", "warmth"} {
+	for _, key := range []string{"at", "set", "drain", "processes", "accounted", "instances", "counters", "warmth"} {
 		delete(r.more, key)
 	}
 	return nil

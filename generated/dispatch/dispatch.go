@@ -28,6 +28,7 @@ var calls = [...]Function{
 	4:   callDeviceClearAccountingPids,
 	6:   callDeviceClearEccErrorCounts,
 	7:   callDeviceCreateGpuInstance,
+	8:   callDeviceDiscoverGpus,
 	10:  callDeviceGetAPIRestriction,
 	11:  callDeviceGetAccountingBufferSize,
 	12:  callDeviceGetAccountingMode,
@@ -150,8 +151,12 @@ var calls = [...]Function{
 	144: callDeviceGetViolationStatus,
 	145: callDeviceGetVirtualizationMode,
 	146: callDeviceIsMigDeviceHandle,
+	147: callDeviceModifyDrainState,
 	148: callDeviceOnSameBoard,
+	149: callDeviceQueryDrainState,
 	150: callDeviceRegisterEvents,
+	151: callDeviceRemoveGpu,
+	152: callDeviceRemoveGpu_v2,
 	153: callDeviceResetApplicationsClocks,
 	154: callDeviceResetGpuLockedClocks,
 	155: callDeviceResetNvLinkErrorCounters,
@@ -431,6 +436,21 @@ func callDeviceCreateGpuInstanceWithPlacement(s *engine.Snapshot, a unsafe.Point
 		return ret
 	}
 	*(*uintptr)(p3) = h3
+	return abi.SUCCESS
+}
+
+func callDeviceDiscoverGpus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v0 abi.PciInfo_t
+	marshal.Get(unsafe.Pointer(&v0), p0, 68)
+	ret := handwritten.DeviceDiscoverGpus(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), 68)
 	return abi.SUCCESS
 }
 
@@ -3868,6 +3888,21 @@ func callDeviceIsMigDeviceHandle(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
+func callDeviceModifyDrainState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v0 abi.PciInfo_t
+	marshal.Get(unsafe.Pointer(&v0), p0, 68)
+	ret := handwritten.DeviceModifyDrainState(s, &v0, marshal.Word[abi.EnableState_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), 68)
+	return abi.SUCCESS
+}
+
 func callDeviceOnSameBoard(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -3967,6 +4002,26 @@ func callDevicePowerSmoothingUpdatePresetProfileParam(s *engine.Snapshot, a unsa
 	return abi.SUCCESS
 }
 
+func callDeviceQueryDrainState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v0 abi.PciInfo_t
+	marshal.Get(unsafe.Pointer(&v0), p0, 68)
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceQueryDrainState(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), 68)
+	*(*abi.EnableState_t)(p1) = r1
+	return abi.SUCCESS
+}
+
 func callDeviceRegisterEvents(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
 	if ret != abi.SUCCESS {
@@ -3977,6 +4032,36 @@ func callDeviceRegisterEvents(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	return handwritten.DeviceRegisterEvents(v0, marshal.Word[uint64](a, 1), v2)
+}
+
+func callDeviceRemoveGpu(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v0 abi.PciInfo_t
+	marshal.Get(unsafe.Pointer(&v0), p0, 36)
+	ret := handwritten.DeviceRemoveGpu(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), 36)
+	return abi.SUCCESS
+}
+
+func callDeviceRemoveGpu_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v0 abi.PciInfo_t
+	marshal.Get(unsafe.Pointer(&v0), p0, 68)
+	ret := handwritten.DeviceRemoveGpu_v2(s, &v0, marshal.Word[abi.DetachGpuState_t](a, 1), marshal.Word[abi.PcieLinkState_t](a, 2))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), 68)
+	return abi.SUCCESS
 }
 
 func callDeviceResetApplicationsClocks(s *engine.Snapshot, a unsafe.Pointer) abi.Return {

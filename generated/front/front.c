@@ -62,8 +62,8 @@ nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(nvmlDevice_t device, unsig
 
 nvmlReturn_t nvmlDeviceDiscoverGpus(nvmlPciInfo_t *pciInfo)
 {
-    (void)pciInfo;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(pciInfo)};
+    return nvmlfab_admin_gate(8, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceFreezeNvLinkUtilizationCounter(nvmlDevice_t device, unsigned int link, unsigned int counter, nvmlEnableState_t freeze)
@@ -1544,9 +1544,8 @@ nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *isMi
 
 nvmlReturn_t nvmlDeviceModifyDrainState(nvmlPciInfo_t *pciInfo, nvmlEnableState_t newState)
 {
-    (void)pciInfo;
-    (void)newState;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(pciInfo), NVMLFAB_WORD(newState)};
+    return nvmlfab_admin_gate(147, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t device1, nvmlDevice_t device2, int *onSameBoard)
@@ -1582,9 +1581,8 @@ nvmlReturn_t nvmlDevicePowerSmoothingUpdatePresetProfileParam(nvmlDevice_t devic
 
 nvmlReturn_t nvmlDeviceQueryDrainState(nvmlPciInfo_t *pciInfo, nvmlEnableState_t *currentState)
 {
-    (void)pciInfo;
-    (void)currentState;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(pciInfo), NVMLFAB_WORD(currentState)};
+    return nvmlfab_gate(149, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceReadPRMCounters_v1(nvmlDevice_t device, nvmlPRMCounterList_v1_t *counterList)
@@ -1609,16 +1607,14 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ev
 
 nvmlReturn_t nvmlDeviceRemoveGpu(nvmlPciInfo_t *pciInfo)
 {
-    (void)pciInfo;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(pciInfo)};
+    return nvmlfab_admin_gate(151, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceRemoveGpu_v2(nvmlPciInfo_t *pciInfo, nvmlDetachGpuState_t gpuState, nvmlPcieLinkState_t linkState)
 {
-    (void)pciInfo;
-    (void)gpuState;
-    (void)linkState;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(pciInfo), NVMLFAB_WORD(gpuState), NVMLFAB_WORD(linkState)};
+    return nvmlfab_admin_gate(152, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceResetApplicationsClocks(nvmlDevice_t device)
