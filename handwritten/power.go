@@ -41,9 +41,15 @@ func DeviceGetPowerManagementLimitConstraints(d *engine.Device) (least, most uin
 	return pair(d.Power.MinLimitMW, d.Power.MaxLimitMW)
 }
 
+// withoutPowerManagementMode is the first driver branch whose captures show DEPRECATED for the power management mode.
+const withoutPowerManagementMode = 590
+
 // DeviceGetPowerManagementMode says whether power is limited. If the profile gives no mode, it says whether the board
-// can do it.
+// can do it. From driver 590 on it is DEPRECATED.
 func DeviceGetPowerManagementMode(d *engine.Device) (abi.EnableState_t, abi.Return) {
+	if d.Snapshot().Branch >= withoutPowerManagementMode {
+		return 0, abi.ERROR_DEPRECATED
+	}
 	if d.Power.ManagementMode.Valid {
 		return opt(mode[abi.EnableState_t](d.Power.ManagementMode))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/generator/binding"
 	"github.com/nvmlfab/nvmlfab/generator/model"
 	"github.com/nvmlfab/nvmlfab/generator/registry"
+	"github.com/nvmlfab/nvmlfab/generator/requirements"
 	headers "github.com/nvmlfab/nvmlfab/nvml-headers"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -24,12 +25,16 @@ type coreModel struct {
 	*binding.Models
 	symbols  []*binding.Symbol
 	registry *registry.Registry
+	needs    *requirements.Table
 }
 
 var loadCoreModel = sync.OnceValues(func() (*coreModel, error) {
 	m := &coreModel{}
 	var err error
 	if m.Models, m.symbols, err = binding.Load(root); err != nil {
+		return nil, err
+	}
+	if m.needs, err = requirements.Read(m.symbols); err != nil {
 		return nil, err
 	}
 	m.registry, err = registry.Read(root, "handwritten", m.symbols)
@@ -61,7 +66,13 @@ var roles = map[binding.Role]string{
 	binding.Versioned: "VERSIONED", binding.Raw: "RAW",
 }
 
-var handleKinds = map[string]string{"nvmlDevice_t": "DEVICE", "nvmlEventSet_t": "EVENT_SET"}
+var handleKinds = map[string]string{
+	"nvmlDevice_t": "DEVICE", "nvmlEventSet_t": "EVENT_SET",
+	"nvmlGpuInstance_t": "GPU_INSTANCE", "nvmlComputeInstance_t": "COMPUTE_INSTANCE",
+}
+
+// refusals are the answers for which MIG devices are refused.
+var refusals = map[string]int{"INVALID_ARGUMENT": 2, "NOT_SUPPORTED": 3}
 
 // driver is the branch that introduced an NVML version.
 func (m *coreModel) driver(number int) int {
@@ -98,8 +109,8 @@ func (m *coreModel) table(nvml string) []byte {
 			calls.WriteString("\t" + m.arg(nvml, s, f, a) + ",\n")
 		}
 		calls.WriteString("\t{0},\n};\n\n")
-		fmt.Fprintf(&table, "\t{\"%s\", call%d, %d, %t, %t, %d, %d, args%[2]d},\n", s.Name, s.Number, m.driver(s.Since),
-			implemented, s.Kind == binding.Lifecycle, len(s.Args), len(f.Params))
+		fmt.Fprintf(&table, "\t{\"%s\", call%d, %d, %t, %t, %d, %d, %d, args%[2]d},\n", s.Name, s.Number, m.driver(s.Since),
+			implemented, s.Kind == binding.Lifecycle, refusals[m.needs.Of(s).MIG], len(s.Args), len(f.Params))
 		n++
 	}
 	return fmt.Appendf(nil, `#define NVML_NO_UNVERSIONED_FUNC_DEFS
@@ -137,6 +148,9 @@ func (m *coreModel) arg(nvml string, s *binding.Symbol, f *model.Function, a bin
 	}
 	if a.Role == binding.ByValue && strings.HasPrefix(f.Params[a.At].Name, "timeout") {
 		out = append(out, ".waits = true")
+	}
+	if a.Unasked {
+		out = append(out, ".unasked = true")
 	}
 	if a.Optional {
 		out = append(out, ".optional = true")
@@ -225,6 +239,22 @@ func TestMemory(t *testing.T) {
 					})
 				}
 			}
+		})
+	}
+}
+
+// TestMIGMemory: with the handle of a MIG device, of a GPU instance and of a compute instance no function reads or writes past
+// its caller's memory, and those that refuse MIG devices do so with the answer of the table of requirements.
+func TestMIGMemory(t *testing.T) {
+	needsRoot(t)
+	for _, version := range []string{"11.0", "13.4"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			program := memoryProgram(t, version)
+			out := run(t, with(library, "GOGC=1", "NVMLFAB_STATE_DIR="+t.TempDir()), program, "mig").succeeds(t)
+			assert.Empty(t, out.stderr)
+			n := out.figures(t)
+			assert.Greater(t, n[2], n[1]/4, "of many functions only a refusal was seen:\n%s", out.stdout)
 		})
 	}
 }

@@ -144,6 +144,9 @@ func (c *checker) power(dev nvml.Device, d *profiles.Device) {
 	if mode == nil { // if it can be managed, it is
 		mode = when(p.ManagementSupported.Value, nvml.FEATURE_ENABLED)
 	}
+	if branch(c.T, c.board) >= 590 {
+		mode = nvml.ERROR_DEPRECATED
+	}
 	c.says("nvmlDeviceGetPowerManagementMode", mode)(dev.GetPowerManagementMode())
 	state := given(p.PowerState)
 	if branch(c.T, c.board) >= 595 {

@@ -1,7 +1,9 @@
 package change
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -125,50 +127,133 @@ func TestComputeProfiles(t *testing.T) {
 	}
 }
 
-// TestWalk: after 10,000 creations and destructions at random the model agrees with counting slices one by one.
-func TestWalk(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for _, rows := range [][]profiles.GPUInstanceProfile{a100, a30, rtx} {
-		p := &Partitioning{Profiles: rows}
-		var slots [12]int // which instance has a slice, counted from 1
-		for step := range 10_000 {
-			if r.IntN(2) == 0 && len(p.Instances) > 0 {
-				i := r.IntN(len(p.Instances))
-				gone := p.Instances[i]
-				for s := range slots {
-					if slots[s] == int(gone.Serial) {
-						slots[s] = 0
-					}
-				}
-				p.Instances = append(append([]state.Instance{}, p.Instances[:i]...), p.Instances[i+1:]...)
-				continue
-			}
-			profile := &rows[r.IntN(len(rows))]
-			start, ok := p.Choose(profile)
-			fits := false
-			for _, s := range profile.PlacementStarts {
-				empty := true
-				for k := range profile.PlacementSize.Value {
-					empty = empty && slots[s+k] == 0
-				}
-				fits = fits || empty
-			}
-			if ok {
-				require.True(t, fits, "step %d", step)
-				for k := range profile.PlacementSize.Value {
-					require.Zero(t, slots[start+k], "step %d", step)
-					slots[start+k] = step + 1
-				}
-				p.Instances = append(p.Instances, state.Instance{Profile: profile.ID, Start: start, Serial: uint64(step + 1)})
-			} else if fits { // only another limit than room may be in the way
-				same := uint32(0)
-				for _, i := range p.Instances {
-					if i.Profile == profile.ID {
-						same++
-					}
-				}
-				require.True(t, same >= profile.Instances.Value || !p.hasEngines(profile), "step %d", step)
+// board is an independent model of a GPU that is cut: what its slices and engines hold, in words of the user guide and
+// without the arithmetic of the code that is tested.
+type board struct {
+	memory  []string       // the instance in each memory slice; "" if it is empty
+	engines map[string]int // how many of each kind of engine are left
+	placed  map[string]placed
+}
+
+type placed struct {
+	profile uint32
+	start   int
+	engines map[string]int
+}
+
+func newBoard(slices int, engines map[string]int) *board {
+	return &board{make([]string, slices), engines, map[string]placed{}}
+}
+
+// needs are the engines that an instance of a profile has to itself.
+func needs(p *profiles.GPUInstanceProfile) map[string]int {
+	return map[string]int{"NVDEC": int(p.Decoders.Value), "JPEG": int(p.JPEGs.Value), "OFA": int(p.OFAs.Value)}
+}
+
+// room are the starts at which an instance of a profile can be made.
+func (b *board) room(p *profiles.GPUInstanceProfile) (starts []uint32) {
+	same := 0
+	for _, other := range b.placed {
+		if other.profile == p.ID {
+			same++
+		}
+	}
+	if same == int(p.Instances.Value) {
+		return nil
+	}
+	for kind, n := range needs(p) {
+		if n > b.engines[kind] {
+			return nil
+		}
+	}
+next:
+	for _, start := range p.PlacementStarts {
+		for _, holder := range b.memory[start:][:p.PlacementSize.Value] {
+			if holder != "" {
+				continue next
 			}
 		}
+		starts = append(starts, start)
+	}
+	return starts
+}
+
+func (b *board) put(name string, p *profiles.GPUInstanceProfile, start uint32) {
+	for i := range p.PlacementSize.Value {
+		b.memory[start+i] = name
+	}
+	b.placed[name] = placed{p.ID, int(start), needs(p)}
+	for kind, n := range needs(p) {
+		b.engines[kind] -= n
+	}
+}
+
+func (b *board) remove(name string) {
+	for i, holder := range b.memory {
+		if holder == name {
+			b.memory[i] = ""
+		}
+	}
+	for kind, n := range b.placed[name].engines {
+		b.engines[kind] += n
+	}
+	delete(b.placed, name)
+}
+
+// TestWalk: at each of 10,000 creations and destructions at random, at a place or where the driver puts it, the code and an
+// independent model of slices agree about what fits where. No two instances ever have a number or a slice in common.
+func TestWalk(t *testing.T) {
+	for name, c := range map[string]struct {
+		rows    []profiles.GPUInstanceProfile
+		swapped bool
+		slices  int
+		engines map[string]int
+	}{
+		"A100":         {a100, false, 8, map[string]int{"NVDEC": 5, "JPEG": 1, "OFA": 1}},
+		"swapped A100": {a100, true, 8, map[string]int{"NVDEC": 5, "JPEG": 1, "OFA": 1}},
+		"A30":          {a30, false, 4, map[string]int{"NVDEC": 4, "JPEG": 1, "OFA": 1}},
+		"RTX PRO 6000": {rtx, false, 12, map[string]int{"NVDEC": 4, "JPEG": 4, "OFA": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, 2))
+			p, b := &Partitioning{Profiles: c.rows, Swapped: c.swapped}, newBoard(c.slices, c.engines)
+			made, full := 0, 0
+			for step := range 10_000 {
+				for i := range c.rows {
+					row := &c.rows[i]
+					require.Equal(t, b.room(row), p.Free(row), "step %d: %s", step, row.Name)
+				}
+				if r.IntN(5) < 2 && len(p.Instances) > 0 {
+					i := r.IntN(len(p.Instances))
+					b.remove(fmt.Sprint(p.Instances[i].Serial))
+					p.Instances = slices.Delete(slices.Clone(p.Instances), i, i+1)
+					continue
+				}
+				row := &c.rows[r.IntN(len(c.rows))]
+				room := b.room(row)
+				start, ok := p.Choose(row)
+				require.Equal(t, len(room) > 0, ok, "step %d: %s", step, row.Name)
+				if !ok {
+					require.Zero(t, p.Remaining(row))
+					full++
+					continue
+				}
+				require.Contains(t, room, start)
+				if r.IntN(2) == 0 {
+					start = room[r.IntN(len(room))]
+				}
+				left := p.Remaining(row)
+				number := p.Number(row, start)
+				for _, other := range p.Instances {
+					require.NotEqual(t, other.ID, number, "step %d", step)
+				}
+				b.put(fmt.Sprint(step), row, start)
+				p.Instances = append(slices.Clone(p.Instances), state.Instance{ID: number, Profile: row.ID, Start: start, Serial: uint64(step)})
+				require.Less(t, p.Remaining(row), left, "step %d", step)
+				made++
+			}
+			assert.Greater(t, made, 3000)
+			assert.Greater(t, full, 500, "of creations there was no room for")
+		})
 	}
 }

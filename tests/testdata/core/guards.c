@@ -15,6 +15,10 @@ static bool takes(const struct function *f, enum role role)
 	return false;
 }
 
+static int branch;
+
+static bool there(const struct function *f) { return f->driver <= branch; }
+
 // ends checks that a text ends inside its buffer.
 static void ends(const struct call *c)
 {
@@ -37,6 +41,8 @@ static long one(const struct function *f, struct shape s, const uint64_t *values
 	if (got < 0 || got > 30 || got == NVML_ERROR_UNINITIALIZED)
 		fail(__FILE__, __LINE__, "%s answers %d", f->name, got);
 	intact(&c, got);
+	if (has_mig && f->mig != 0 && there(f) && got != f->mig)
+		fail(__FILE__, __LINE__, "%s with a MIG device answers %d, want %d", f->name, got, f->mig);
 	if (got == NVML_SUCCESS) {
 		ends(&c);
 		answered[f - functions] = 1;
@@ -90,16 +96,38 @@ static void learn_again(void)
 	ok(nvmlEventSetCreate(&event_set));
 }
 
-int guards(void)
+// cut makes a MIG device of the first GPU, and its instances, if a call has removed them.
+static void cut(void)
 {
+	nvmlDevice_t whole = gpu[0].dev;
+	nvmlReturn_t activation;
+	nvmlGpuInstanceInfo_t info;
+	if (has_mig && nvmlGpuInstanceGetInfo(gpu_instance, &info) == NVML_SUCCESS &&
+	    nvmlDeviceGetMigDeviceHandleByIndex(whole, 0, &mig_device) == NVML_SUCCESS)
+		return;
+	ok(nvmlDeviceSetMigMode(whole, NVML_DEVICE_MIG_DISABLE, &activation)); // without any instance
+	ok(nvmlDeviceSetMigMode(whole, NVML_DEVICE_MIG_ENABLE, &activation));
+	ok(nvmlDeviceCreateGpuInstance(whole, 9, &gpu_instance)); // 3g
+	ok(nvmlGpuInstanceCreateComputeInstance(gpu_instance, NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE, &compute_instance));
+	ok(nvmlDeviceGetMigDeviceHandleByIndex(whole, 0, &mig_device));
+	has_mig = true;
+}
+
+int guards(bool mig)
+{
+	char version[80];
 	long n = 0, implemented = 0, successes = 0;
 	make_rooms();
 	ok(nvmlInit_v2());
+	ok(nvmlSystemGetDriverVersion(version, sizeof version));
+	branch = atoi(version);
 	for (const struct function *f = functions; f < functions + nfunctions; f++) {
 		check((size_t)(f - functions) < sizeof answered);
 		if (!f->implemented || f->life || (f->nargs > 0 && takes(f, RAW)))
 			continue;
 		learn_again();
+		if (mig)
+			cut();
 		n += every_value(f);
 		implemented++;
 		successes += answered[f - functions];

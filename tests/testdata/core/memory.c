@@ -4,7 +4,7 @@
 
 #include "table.h"
 
-int refusals(void), guards(void), fuzz(int argc, char **argv);
+int refusals(void), guards(bool mig), fuzz(int argc, char **argv);
 
 const struct call *volatile now;
 
@@ -24,9 +24,11 @@ int main(int argc, char **argv)
 	if (argc == 2 && strcmp(argv[1], "refusals") == 0)
 		return refusals();
 	if (argc == 2 && strcmp(argv[1], "guards") == 0)
-		return guards();
+		return guards(false);
+	if (argc == 2 && strcmp(argv[1], "mig") == 0)
+		return guards(true);
 	if (argc == 4 && strcmp(argv[1], "fuzz") == 0)
 		return fuzz(argc, argv);
-	fprintf(stderr, "usage: memory refusals|guards|fuzz SEED SECONDS\n");
+	fprintf(stderr, "usage: memory refusals|guards|mig|fuzz SEED SECONDS\n");
 	return 2;
 }

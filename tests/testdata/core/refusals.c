@@ -42,7 +42,7 @@ static int answer_to_null(const struct function *f, const struct arg *a, int pos
 	if (!f->implemented)
 		return NVML_ERROR_NOT_SUPPORTED;
 	for (int i = 0; i < f->nargs; i++)
-		if (f->args[i].role == HANDLE && f->args[i].handle == OTHER)
+		if (f->args[i].role == HANDLE && f->args[i].handle >= GPU_INSTANCE)
 			return NVML_ERROR_INVALID_ARGUMENT; // there is no such handle
 	if (position == a->at && (a->optional || a->role == LIST || a->role == ALSO || a->role == SIZED))
 		return -1;

@@ -29,7 +29,7 @@ enum role {
 	RAW,       // anything else
 };
 
-enum handle_kind { DEVICE, EVENT_SET, OTHER };
+enum handle_kind { DEVICE, EVENT_SET, GPU_INSTANCE, COMPUTE_INSTANCE, OTHER };
 
 struct accept {
 	uint32_t version, size; // the size of the caller's struct of that version
@@ -44,6 +44,7 @@ struct arg {
 	bool optional;            // the pointer may be NULL
 	bool in_bytes;            // the number of a SLICE counts bytes
 	bool waits;               // the VALUE is a time to wait
+	bool unasked;             // the LIST must have room for all instances that there can be, whatever its number says
 	const struct accept *accepts;
 	int versions;
 	const uint32_t *pointers; // offsets of pointers in a struct
@@ -57,6 +58,7 @@ struct function {
 	int driver;       // the first driver branch that has it
 	bool implemented; // not a stub
 	bool life;        // starts or ends a generation
+	int mig;          // the answer that a MIG device gets whatever else is asked; 0 if it is like that of a GPU
 	int nargs, nparams;
 	const struct arg *args;
 };
@@ -69,7 +71,7 @@ void *slot(int number);
 
 // ---- Memory that ends where the library must stop ------------------------------------------------------------------
 
-enum { ARGS = 16, ROOM = 1 << 20, FILL = 0xa5, CANARY = 64 };
+enum { INSTANCES = 7, ARGS = 16, ROOM = 1 << 20, FILL = 0xa5, CANARY = 64 };
 
 // A room for each argument, and one for its length. After each room comes a page that cannot be accessed.
 static char *room_end[2 * ARGS];
@@ -130,11 +132,21 @@ struct shape {
 
 static nvmlEventSet_t event_set;
 
+// A MIG device and its instances, if there are any. Then functions that want a device get the MIG device.
+static bool has_mig;
+static nvmlDevice_t mig_device;
+static nvmlGpuInstance_t gpu_instance;
+static nvmlComputeInstance_t compute_instance;
+
 static inline uint64_t handle_of(enum handle_kind kind)
 {
 	uint64_t word = 0;
 	if (kind == DEVICE)
-		memcpy(&word, &gpu[0].dev, sizeof word);
+		memcpy(&word, has_mig ? &mig_device : &gpu[0].dev, sizeof word);
+	if (kind == GPU_INSTANCE)
+		memcpy(&word, &gpu_instance, sizeof word);
+	if (kind == COMPUTE_INSTANCE)
+		memcpy(&word, &compute_instance, sizeof word);
 	if (kind == EVENT_SET)
 		memcpy(&word, &event_set, sizeof word);
 	return word;
@@ -211,7 +223,7 @@ static inline void make_call(struct call *c, const struct function *f, struct sh
 			put_number(c, a, s.length);
 			break;
 		case LIST:
-			put(c, a, s.length * bytes);
+			put(c, a, (a->unasked && s.length < INSTANCES ? INSTANCES : s.length) * bytes);
 			put_number(c, a, s.length);
 			break;
 		case ALSO:
