@@ -112,8 +112,8 @@ func atLeast(percent *profiles.Opt[uint32], n uint32) {
 	}
 }
 
-// Readings change if the profile's dynamic_metrics has a section for them. The power also follows a limit that was set,
-// and clocks that were.
+// Readings change if the profile's dynamic_metrics has a section for them. The power also follows a limit below it, and clocks
+// that were set lower than they would be.
 func (in *inputs) loadMoves() bool {
 	return in.dynamic.Utilization != profiles.DynamicUtilization{}
 }
@@ -121,8 +121,9 @@ func (in *inputs) temperatureMoves() bool {
 	return in.dynamic.Temperature != profiles.DynamicTemperature{}
 }
 func (in *inputs) powerMoves() bool {
-	s := &in.settings
-	return in.dynamic.Power != profiles.DynamicPower{} || s.PowerLimitMW.Valid || s.LockedMaxMHz.Valid || s.ApplicationsMHz.Valid
+	draw, limit := in.power.CurrentDrawMW.Or(0), in.settings.PowerLimitMW
+	speed, _ := in.set(false)
+	return in.dynamic.Power != profiles.DynamicPower{} || limit.Valid && limit.Value < draw || speed < 1
 }
 
 // heats reports whether the temperature rises with the load. It does unless the profile describes a wave.
