@@ -227,7 +227,8 @@ func TestMemory(t *testing.T) {
 			for board, config := range map[string]string{"default": "", "published keys": published} {
 				for _, part := range []string{"refusals", "guards"} {
 					t.Run(part+" "+board, func(t *testing.T) {
-						out := run(t, with(library, "GOGC=1", "MOCK_NVML_CONFIG="+config), program, part).succeeds(t)
+						env := with(library, "GOGC=1", "MOCK_NVML_CONFIG="+config, "NVMLFAB_STATE_DIR="+t.TempDir())
+						out := run(t, env, program, part).succeeds(t)
 						assert.Empty(t, out.stderr)
 						n := out.figures(t)
 						for _, calls := range n[:2] {

@@ -33,7 +33,7 @@ mig:
 }
 
 // migLives drives the whole life of instances with go-nvml on each board.
-func migLives(t *testing.T, seen map[string]bool) {
+func migLives(t *testing.T, program string, seen map[string]bool) {
 	needsRoot(t)
 	for name, text := range migBoards {
 		t.Run(name, func(t *testing.T) {
@@ -54,6 +54,7 @@ func migLives(t *testing.T, seen map[string]bool) {
 			c := &checker{T: t, lib: lib, board: b, known: known(t, b), seen: seen}
 			life := &migLife{checker: c, dev: dev, d: &b.Devices[0]}
 			life.run()
+			life.byName(newCaller(t, program, "MOCK_NVML_CONFIG="+path, "NVMLFAB_STATE_DIR="+t.TempDir()))
 		})
 	}
 }
@@ -308,4 +309,37 @@ func (m *migLife) device(p *profiles.GPUInstanceProfile, way nvml.ComputeInstanc
 	assert.Equal(m, nvml.ERROR_INVALID_ARGUMENT, mig.SetPersistenceMode(nvml.FEATURE_ENABLED))
 	_, ret = mig.GetNumGpuCores()
 	assert.Equal(m, nvml.ERROR_NOT_SUPPORTED, ret)
+}
+
+// byName checks the functions that go-nvml does not call.
+func (m *migLife) byName(c *caller) {
+	require.Equal(m, nvml.SUCCESS, c.call("nvmlInit_v2"))
+	gpu, ret := get[uint64](c, "nvmlDeviceGetHandleByIndex_v2", 0)
+	require.Equal(m, nvml.SUCCESS, ret)
+	var activation nvml.Return
+	require.Equal(m, nvml.SUCCESS, c.call("nvmlDeviceSetMigMode", gpu, nvml.DEVICE_MIG_ENABLE, &activation))
+	p := &m.board.MIG.GPUInstanceProfiles[0]
+	places, n := make([]nvml.GpuInstancePlacement, len(p.PlacementStarts)), uint32(len(p.PlacementStarts))
+	m.says("nvmlDeviceGetGpuInstancePossiblePlacements", nvml.SUCCESS)(
+		c.call("nvmlDeviceGetGpuInstancePossiblePlacements", gpu, p.ID, places, &n))
+	require.Len(m, places, int(n))
+	for i, start := range p.PlacementStarts {
+		assert.Equal(m, nvml.GpuInstancePlacement{Start: start, Size: p.PlacementSize.Value}, places[i])
+	}
+	info := versioned(2, nvml.GpuInstanceProfileInfo_v2{})
+	m.says("nvmlDeviceGetGpuInstanceProfileInfoByIdV", nvml.SUCCESS)(c.call("nvmlDeviceGetGpuInstanceProfileInfoByIdV", gpu, p.ID, &info))
+	if m.known["nvmlDeviceGetGpuInstanceProfileInfoByIdV"] {
+		assert.Equal(m, p.MemoryMiB.Value, info.MemorySizeMB)
+	}
+
+	gi, ret := get[uint64](c, "nvmlDeviceCreateGpuInstance", gpu, p.ID)
+	require.Equal(m, nvml.SUCCESS, ret)
+	ci, ret := get[uint64](c, "nvmlGpuInstanceCreateComputeInstance", gi, 0)
+	require.Equal(m, nvml.SUCCESS, ret)
+	mig, ret := get[uint64](c, "nvmlDeviceGetMigDeviceHandleByIndex", gpu, 0)
+	require.Equal(m, nvml.SUCCESS, ret)
+	short, ret := get[[6]uint32](c, "nvmlDeviceGetAttributes", mig) // the struct of driver 450
+	m.says("nvmlDeviceGetAttributes", p.Multiprocessors.Value)(short[0], ret)
+	made, ret := get[[4]uint64](c, "nvmlComputeInstanceGetInfo", ci) // device, GPU instance, id, profile
+	m.says("nvmlComputeInstanceGetInfo", gpu, gi)(made[0], made[1], ret)
 }

@@ -113,7 +113,7 @@ func TestGoNVML(t *testing.T) {
 		show(t, b, program, seen, "MOCK_NVML_CONFIG", path)
 		badArguments(t, newCaller(t, program, "MOCK_NVML_CONFIG="+path), functions)
 	})
-	t.Run("MIG", func(t *testing.T) { migLives(t, seen) })
+	t.Run("MIG", func(t *testing.T) { migLives(t, program, seen) })
 	t.Run("all functions", func(t *testing.T) {
 		for _, symbol := range functions {
 			switch value, checked := seen[symbol]; {

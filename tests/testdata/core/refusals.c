@@ -34,6 +34,15 @@ static bool is_pointer(const struct function *f, int position, const struct arg 
 	return false;
 }
 
+// of_instance says that a function wants a handle of an instance.
+static bool of_instance(const struct function *f)
+{
+	for (int i = 0; i < f->nargs; i++)
+		if (f->args[i].role == HANDLE && f->args[i].handle >= GPU_INSTANCE)
+			return true;
+	return false;
+}
+
 // The answer to NULL in one position; -1 if several answers are right.
 static int answer_to_null(const struct function *f, const struct arg *a, int position)
 {
@@ -41,9 +50,8 @@ static int answer_to_null(const struct function *f, const struct arg *a, int pos
 		return NVML_ERROR_FUNCTION_NOT_FOUND;
 	if (!f->implemented)
 		return NVML_ERROR_NOT_SUPPORTED;
-	for (int i = 0; i < f->nargs; i++)
-		if (f->args[i].role == HANDLE && f->args[i].handle >= GPU_INSTANCE)
-			return NVML_ERROR_INVALID_ARGUMENT; // there is no such handle
+	if (of_instance(f))
+		return NVML_ERROR_INVALID_ARGUMENT; // there is no such handle
 	if (position == a->at && (a->optional || a->role == LIST || a->role == ALSO || a->role == SIZED))
 		return -1;
 	return NVML_ERROR_INVALID_ARGUMENT;
@@ -123,7 +131,7 @@ static long versions(void)
 	for (const struct function *f = functions; f < functions + nfunctions; f++)
 		for (int i = 0; i < f->nargs; i++) {
 			const struct arg *a = &f->args[i];
-			if (a->role != VERSIONED || !f->implemented || !there(f))
+			if (a->role != VERSIONED || !f->implemented || !there(f) || (has_mig ? f->mig != 0 : of_instance(f)))
 				continue;
 			for (int v = 0; v < a->versions; v++) {
 				uint32_t good = a->accepts[v].version;
