@@ -16,7 +16,8 @@ const settable = `
 extends: h100
 device_defaults:
   fan: {count: 2, speed_percent: 40, target_speed_percent: 45, max_speed_percent: 90}
-  clock_offsets: {graphics_min_mhz: -300, graphics_max_mhz: 300, graphics_mhz: 15}
+  clock_offsets: {graphics_min_mhz: -300, graphics_max_mhz: 300, graphics_mhz: 15,
+    memory_min_mhz: -200, memory_max_mhz: 400}
   clocks: {auto_boost: enabled, auto_boost_default: enabled}
   power: {smoothing: disabled}
   power_smoothing: {active_profile: 1, max_floor_percent: 90, profiles: [{floor_percent: 20.5, ramp_up_rate: 100}, {ramp_down_hysteresis: 7}]}
@@ -67,10 +68,13 @@ func TestSettersAreSeen(t *testing.T) {
 	require.Equal(t, abi.SUCCESS, DeviceSetGpcClkVfOffset(seen(e), -60))
 	answers(t, -60)(DeviceGetGpcClkVfOffset(seen(e)))
 	answers(t, -300, 300)(DeviceGetGpcClkMinMaxVfOffset(seen(e)))
+	require.Equal(t, abi.SUCCESS, DeviceSetMemClkVfOffset(seen(e), 400))
+	answers(t, 400)(DeviceGetMemClkVfOffset(seen(e)))
+	answers(t, -200, 400)(DeviceGetMemClkMinMaxVfOffset(seen(e)))
 	o := abi.ClockOffset_v1_t{Version: 5}
 	require.Equal(t, abi.SUCCESS, DeviceGetClockOffsets(seen(e), &o))
 	assert.Equal(t, abi.ClockOffset_v1_t{Version: 5, ClockOffsetMHz: -60, MinClockOffsetMHz: -300, MaxClockOffsetMHz: 300}, o)
-	assert.Equal(t, abi.ERROR_NOT_SUPPORTED, DeviceSetMemClkVfOffset(seen(e), 0))
+	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, DeviceSetMemClkVfOffset(seen(e), 401))
 	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, DeviceSetClockOffsets(seen(e), &abi.ClockOffset_v1_t{Pstate: 16}))
 
 	require.Equal(t, abi.SUCCESS, DevicePowerSmoothingSetState(seen(e), &abi.PowerSmoothingState_v1_t{State: abi.FEATURE_ENABLED}))
