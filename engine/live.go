@@ -277,7 +277,7 @@ func (g *generation) publish(n Node) error {
 		}
 	}
 	n.Board = board
-	if g.live.State != nil {
+	if g.live.State != nil || g.live.Declares() {
 		n.Partitions = g.partitions(gpus)
 	}
 	if err := e.host.Keep(g.kept(n)); err != nil {

@@ -17,7 +17,7 @@ func (g *generation) partitions(gpus []shown) (list []Partition) {
 		if !gpu.device.MIG.ModeCurrent.Value {
 			continue
 		}
-		cut := change.PartitioningOf(g.live.Board, gpu.record)
+		cut := g.live.Partitioning(i)
 		var own []Partition
 		for _, instance := range cut.Instances {
 			profile := cut.Profile(instance.Profile)
@@ -26,16 +26,18 @@ func (g *generation) partitions(gpus []shown) (list []Partition) {
 			}
 			p := Partition{Device: uint32(i), ID: instance.ID, Serial: instance.Serial, Profile: profile, Start: instance.Start}
 			ways := cut.ComputeProfiles(profile)
+			seen := false
 			for _, part := range instance.Parts {
 				at := slices.IndexFunc(ways, func(c change.ComputeProfile) bool { return c.ID == part.Profile })
-				if at < 0 {
+				if at < 0 || !gpu.device.MIG.Sees(instance.ID, part.ID) {
 					continue
 				}
-				uuid := profiles.UUID(change.MIGUUID(gpu.device, instance.ID, part.Start))
-				if b := profiles.Branch(g.live.Board.System.DriverVersion.Value); 0 < b && b < 470 {
-					uuid = profiles.UUID(fmt.Sprintf("MIG-%s/%d/%d", gpu.device.UUID, instance.ID, part.ID))
-				}
+				seen = true
+				uuid := profiles.UUID(g.live.MIGUUID(gpu.device, instance.ID, part))
 				p.Parts = append(p.Parts, Part{ID: part.ID, Serial: part.Serial, UUID: uuid, Profile: ways[at], Start: part.Start})
+			}
+			if !seen && gpu.device.MIG.Visible != nil {
+				continue
 			}
 			slices.SortFunc(p.Parts, func(a, b Part) int { return cmp.Compare(a.ID, b.ID) })
 			own = append(own, p)
@@ -155,12 +157,7 @@ func migBAR1(board *profiles.Board, gi *GpuInstance) (m profiles.MemoryUse) {
 
 // ComputeName is the name of a compute instance without the word MIG, such as 1c.3g.40gb: the slices of the compute
 // instance are part of it if they are not all of its GPU instance.
-func ComputeName(gi *profiles.GPUInstanceProfile, c change.ComputeProfile) string {
-	if c.Slices == gi.Slices.Value {
-		return gi.Name
-	}
-	return fmt.Sprintf("%dc.%s", c.Slices, gi.Name)
-}
+func ComputeName(gi *profiles.GPUInstanceProfile, c change.ComputeProfile) string { return c.Name(gi) }
 
 // Kind is a GPU instance profile's number in NVML's enumeration, which is not its id; false if NVML has no number for it.
 // It follows from the name, and for 1g of double memory from the size.

@@ -163,6 +163,8 @@ func (c Launch) show(lasting int) error {
 		}
 	} else if err := state.At(LaunchState).Create(); err != nil {
 		return err
+	} else if err := state.At(LaunchState).Prepare(c.Tree.minors()); err != nil {
+		return err
 	}
 	if err := os.WriteFile(identityFile, []byte(c.Identity), 0o644); err != nil {
 		return err

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/state"
+	"github.com/nvmlfab/nvmlfab/engine/state/caps"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -25,6 +27,9 @@ type Options struct {
 	CUDA string
 	// SMI is an nvidia-smi to copy; none if empty.
 	SMI string
+	// State is the state directory as links in the tree lead to it: an absolute path, or one from the tree's root, such as
+	// ../root.state. Without it the folders of MIG instances are empty.
+	State string
 	// Profile is the text of a profile file, for programs that see the tree elsewhere than on this machine; none if empty.
 	Profile string
 }
@@ -133,8 +138,11 @@ func (b *builder) nodes() {
 	node("nvidia-modeset", majorNvidia, 254, 0o666)
 	node("nvidia-uvm", majorUVM, 0, 0o666)
 	node("nvidia-uvm-tools", majorUVM, 1, 0o666)
-	node("nvidia-caps/nvidia-cap1", majorCaps, 1, 0o400)
-	node("nvidia-caps/nvidia-cap2", majorCaps, 2, 0o444)
+	node("nvidia-caps/nvidia-cap1", majorCaps, caps.Config, 0o400)
+	node("nvidia-caps/nvidia-cap2", majorCaps, caps.Monitor, caps.ModeOfInstances)
+	for _, minor := range change.Capabilities(b.board) {
+		node(CapabilityNode(minor), majorCaps, minor, caps.ModeOfInstances)
+	}
 }
 
 // libraries writes the driver's folder: libraries under the names that a driver installs, and nvidia-smi.
@@ -256,8 +264,7 @@ func (b *builder) procDriver() {
 	b.tree.file(dir+"/version", "NVRM version: "+module+"\nGCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n")
 	b.tree.file(dir+"/params", params)
 	b.tree.file(dir+"/registry", "Binary: \"\"\n")
-	b.tree.file(dir+"/capabilities/mig/config", "DeviceFileMinor: 1\nDeviceFileMode: 256\nDeviceFileModify: 1\n")
-	b.tree.file(dir+"/capabilities/mig/monitor", "DeviceFileMinor: 2\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
+	b.capabilities(dir + "/capabilities")
 	b.tree.dir(dir + "/patches")
 	b.tree.dir(dir + "/warnings")
 	for _, r := range b.roots {

@@ -252,8 +252,34 @@ func (b *builder) check(devices []Device) error {
 		if key, what := d.impossible(); what != "" {
 			return wrong(b.where(d.Index, key), "devices[%d].%s: %s", d.Index, key, what)
 		}
+		if err := b.checkInstances(d); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// CheckInstances checks that a GPU can be cut as its profile says. Its error says what is wrong with the instance of that
+// number. engine/change, which knows how the driver places instances, sets it; without that package nothing is checked.
+var CheckInstances = func(*MIGTables, *Device) (at int, err error) { return 0, nil }
+
+// checkInstances refuses MIG instances that the GPU cannot have.
+func (b *builder) checkInstances(d *Device) error {
+	if len(d.MIG.Instances) == 0 {
+		return nil
+	}
+	list := b.where(d.Index, "mig", "instances")
+	if !d.MIG.ModeCurrent.Value {
+		return wrong(list, "devices[%d].mig.instances: the GPU is not in MIG mode: give mode_current: enabled", d.Index)
+	}
+	at, err := CheckInstances(&b.MIG, d)
+	if err == nil {
+		return nil
+	}
+	if list.Kind == yaml.SequenceNode && at < len(list.Content) {
+		list = list.Content[at]
+	}
+	return wrong(list, "devices[%d].mig.instances[%d]: %s", d.Index, at, err)
 }
 
 // impossible names a key whose values cannot be true together, and says why; nothing if there is none.

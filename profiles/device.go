@@ -233,6 +233,11 @@ type DeviceMIG struct {
 	ModePending Opt[Enabled] `yaml:"mode_pending"`
 	// MaxGPUInstances is how many instances the GPU can be cut into.
 	MaxGPUInstances Opt[uint32] `yaml:"max_gpu_instances" range:"0..8"`
+	// Instances are the GPU instances that there are from the start. They want mode_current to be enabled.
+	Instances []MIGInstance `yaml:"instances" fixed:"yes"`
+	// Visible are the MIG devices that programs see, by GPU instance and compute instance, such as gi2/ci0; all when absent.
+	// A container that is given some MIG devices has such a profile.
+	Visible []string `yaml:"visible" fixed:"yes"`
 }
 
 // APIRestriction says which setters are for administrators alone.

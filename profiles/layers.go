@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 )
@@ -38,6 +40,16 @@ func Only(name string, devices []UUID) Layer {
 	text := []byte("only:\n")
 	for _, uuid := range devices {
 		text = fmt.Appendf(text, "  - %s\n", uuid)
+	}
+	return Layer{name, text, true}
+}
+
+// SeenMIG is the layer that lets programs see only some of the MIG devices of GPUs, for a container that was given those. Its
+// keys are the numbers of GPUs, its values names as in [DeviceMIG].
+func SeenMIG(name string, devices map[int][]string) Layer {
+	text := []byte("devices:\n")
+	for _, i := range slices.Sorted(maps.Keys(devices)) {
+		text = fmt.Appendf(text, "  - {index: %d, mig: {visible: [%s]}}\n", i, strings.Join(devices[i], ", "))
 	}
 	return Layer{name, text, true}
 }

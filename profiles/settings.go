@@ -104,6 +104,7 @@ func (b *Board) Fixed(as *Board) *Board {
 	for i := range c.Devices {
 		d, was := &c.Devices[i], &as.Devices[i]
 		d.Index, d.UUID, d.MinorNumber, d.PCI.BusID = was.Index, was.UUID, was.MinorNumber, was.PCI.BusID
+		d.MIG.Instances, d.MIG.Visible = was.MIG.Instances, was.MIG.Visible
 	}
 	return &c
 }

@@ -8,9 +8,15 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/nvmlfab/nvmlfab/engine/state"
+	"github.com/nvmlfab/nvmlfab/engine/state/caps"
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
 	"golang.org/x/sys/unix"
@@ -28,7 +34,7 @@ type cdiCmd struct {
 
 func (cdiCmd) Help() string {
 	return `Writes a CDI specification by which container runtimes show a staged machine to containers. Its devices are the GPUs by
-index and by UUID, and all. Example:
+index and by UUID, all, and the MIG devices that there are now: 0:1 is the second of GPU 0, and each has its UUID too. Example:
 
     nvmlfab stage --root /var/lib/nvmlfab
     nvmlfab cdi --root /var/lib/nvmlfab -o /etc/cdi/nvmlfab.yaml
@@ -72,13 +78,19 @@ func (c cdiCmd) Run() error {
 	return writeOutput(c.Output, text.Bytes())
 }
 
-// block removes the flow style that YAML nodes keep when they are read from JSON.
+// block removes the flow style that YAML nodes keep when they are read from JSON. Names such as 1:0 are numbers to base 60 for
+// older readers, and stay in quotes.
 func block(n *yaml.Node) {
 	n.Style = 0
+	if n.Kind == yaml.ScalarNode && pairOfNumbers.MatchString(n.Value) {
+		n.Style = yaml.DoubleQuotedStyle
+	}
 	for _, child := range n.Content {
 		block(child)
 	}
 }
+
+var pairOfNumbers = regexp.MustCompile(`^[0-9]+:[0-9]+$`)
 
 // stagedBoard is the board of a staged folder.
 func stagedBoard(root string) (*profiles.Board, []byte, error) {
@@ -144,16 +156,53 @@ func specification(root, kind string, writable bool) (*specs.Spec, error) {
 	for _, name := range []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"} {
 		show(edits, "/dev/null", "/dev/"+name)
 	}
-	all := specs.Device{Name: "all"}
+	n, err := nodeFlags{Root: &root}.open(false)
+	if err == nil {
+		err = n.read()
+	}
+	if err != nil {
+		return nil, err
+	}
+	capability := func(to *specs.ContainerEdits, minor uint32) {
+		show(to, "/dev/null", "/dev/"+machine.CapabilityNode(minor))
+	}
+	add := func(edits specs.ContainerEdits, names ...string) {
+		for _, name := range names {
+			if strings.Contains(name, "/") { // the UUID that a driver before 470 gives a MIG device is no name
+				continue
+			}
+			spec.Devices = append(spec.Devices, specs.Device{Name: name, ContainerEdits: edits})
+		}
+	}
+	var all specs.ContainerEdits
 	for i := range board.Devices {
 		d := &board.Devices[i]
-		var one specs.ContainerEdits
-		show(&one, "/dev/null", fmt.Sprintf("/dev/nvidia%d", d.MinorNumber.Or(d.Index)))
-		spec.Devices = append(spec.Devices,
-			specs.Device{Name: fmt.Sprint(d.Index), ContainerEdits: one}, specs.Device{Name: string(d.UUID), ContainerEdits: one})
-		all.ContainerEdits.Mounts = append(all.ContainerEdits.Mounts, one.Mounts...)
+		var one, whole specs.ContainerEdits
+		show(&one, "/dev/null", fmt.Sprintf("/dev/nvidia%d", machine.Minor(d)))
+		whole.Mounts = slices.Clone(one.Mounts)
+		if d.MIG.ModeCurrent.Valid { // the right to look at all MIG devices, those to come too
+			capability(&whole, caps.Monitor)
+		}
+		add(whole, fmt.Sprint(d.Index), string(d.UUID))
+		for _, m := range whole.Mounts {
+			if !slices.ContainsFunc(all.Mounts, func(other *specs.Mount) bool { return other.ContainerPath == m.ContainerPath }) {
+				all.Mounts = append(all.Mounts, m)
+			}
+		}
+		devices, err := n.source.MIGDevices(i, time.Now().UnixMilli())
+		if err != nil {
+			return nil, err
+		}
+		for k, m := range devices {
+			part := specs.ContainerEdits{Mounts: slices.Clone(one.Mounts)}
+			_, instance := caps.Instance(m.Instance.GPU, m.Instance.ID)
+			_, compute := caps.Part(m.Instance.GPU, m.Instance.ID, m.Part.ID)
+			capability(&part, instance)
+			capability(&part, compute)
+			add(part, fmt.Sprintf("%d:%d", d.Index, k), m.UUID)
+		}
 	}
-	spec.Devices = append(spec.Devices, all)
+	add(all, "all")
 	return spec, nil
 }
 
@@ -206,7 +255,7 @@ func showContainer(top string, text []byte) error {
 	if err != nil || board == nil {
 		return err
 	}
-	return machine.New(board, machine.Options{CPUs: onlineCPUs(), Profile: part}).ShowInContainer(top)
+	return machine.New(board, machine.Options{CPUs: onlineCPUs(), Profile: part, State: "/" + state.MountPoint}).ShowInContainer(top)
 }
 
 // withoutLinks returns an error if a path in a container's root contains a link. The image chooses where a link leads,
@@ -227,29 +276,67 @@ func withoutLinks(top, name string) error {
 	return fmt.Errorf("the container's %s leads over a link: %w", name, &fs.PathError{Op: "open", Path: filepath.Join(top, name), Err: err})
 }
 
-// visible is the staged board without the GPUs that the container has no device node of; nil if it has none. If GPUs are
-// missing, part is the profile of those that are left.
+// visible is the staged board without the GPUs that the container has no device node of; nil if it has none. If GPUs or MIG
+// devices are missing, part is the profile of those that are left.
 func visible(root *os.Root, text []byte) (board *profiles.Board, part string, err error) {
 	base := profiles.Base{Name: machine.ProfileFile, Text: text}
 	if board, err = base.With(); err != nil {
 		return nil, "", err
 	}
+	given := migGiven(root)
 	var keep []profiles.UUID
+	mig := map[int][]string{}
 	for i := range board.Devices {
 		d := &board.Devices[i]
-		if _, err := root.Lstat(fmt.Sprintf("dev/nvidia%d", d.MinorNumber.Or(d.Index))); err == nil {
-			keep = append(keep, d.UUID)
+		if _, err := root.Lstat(fmt.Sprintf("dev/nvidia%d", machine.Minor(d))); err != nil {
+			continue
 		}
+		if names := given[machine.Minor(d)]; names != nil {
+			mig[len(keep)] = names
+		}
+		keep = append(keep, d.UUID)
 	}
-	switch len(keep) {
-	case 0:
+	if len(keep) == 0 {
 		return nil, "", nil
-	case len(board.Devices):
+	}
+	var layers []profiles.Layer
+	if len(keep) < len(board.Devices) {
+		layers = append(layers, profiles.Only("the container's GPUs", keep))
+	}
+	if len(mig) > 0 {
+		layers = append(layers, profiles.SeenMIG("the container's MIG devices", mig))
+	}
+	if layers == nil {
 		return board, "", nil
 	}
-	only := profiles.Only("the container's GPUs", keep)
-	board, err = base.With(only)
-	return board, string(base.File(only)), err
+	board, err = base.With(layers...)
+	return board, string(base.File(layers...)), err
+}
+
+// migGiven names the MIG devices that a container has the device nodes of, by the minor number of their GPU. It is empty if
+// the container may look at all MIG devices.
+func migGiven(root *os.Root) map[uint32][]string {
+	dir, err := root.Open(path.Dir("dev/" + machine.CapabilityFormat))
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	given := map[uint32][]string{}
+	names, _ := dir.Readdirnames(-1)
+	slices.Sort(names)
+	for _, name := range names {
+		var minor uint32
+		if _, err := fmt.Sscanf("nvidia-caps/"+name, machine.CapabilityFormat, &minor); err != nil {
+			continue
+		}
+		if minor == caps.Monitor || minor == caps.Config {
+			return nil
+		}
+		if gpu, instance, part, whole, ok := caps.Of(minor); ok && !whole {
+			given[gpu] = append(given[gpu], profiles.MIGName(instance, part))
+		}
+	}
+	return given
 }
 
 func exists(path string) bool {

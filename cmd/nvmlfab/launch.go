@@ -7,7 +7,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
+	"github.com/nvmlfab/nvmlfab/engine/change"
+	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
@@ -123,21 +126,43 @@ func onlineCPUs() []uint32 {
 	return cpus
 }
 
-// showNamespace shows the board to programs in this mount namespace, with a state directory; a fresh one if state is empty.
-func (p *profile) showNamespace(libraries string, system bool, state string) error {
-	tree := machine.New(p.board, machine.Options{CPUs: onlineCPUs(), System: system, Libraries: libraries, CUDA: libcuda()})
-	m := machine.Launch{Tree: tree, Identity: p.base.Name + "\n" + string(p.base.File(p.layers...)), Profile: p.source(), State: state}
-	state, err := m.Show()
+// declare writes the MIG instances that the profile gives GPUs into a state directory, so that they have files as any other.
+// A directory that this process may not write stays as it is.
+func declare(dir string, board *profiles.Board) error {
+	source := change.Source{Board: board, Overridden: board, Origin: booted().UnixMilli()}
+	if !source.Declares() {
+		return nil
+	}
+	_, _, err := state.At(dir).Update(func(now *state.State) (*state.State, error) {
+		if source.State = now; !source.Declares() {
+			return nil, nil
+		}
+		return change.Begin(source, state.Product, time.Now().UnixMilli()).Finish()
+	})
+	if state.Refused(err) {
+		return nil
+	}
+	return err
+}
+
+// showNamespace shows the board to programs in this mount namespace, with a state directory; a fresh one if lasting is empty.
+func (p *profile) showNamespace(libraries string, system bool, lasting string) error {
+	tree := machine.New(p.board, machine.Options{CPUs: onlineCPUs(), System: system, Libraries: libraries, CUDA: libcuda(), State: machine.LaunchState})
+	m := machine.Launch{Tree: tree, Identity: p.base.Name + "\n" + string(p.base.File(p.layers...)), Profile: p.source(), State: lasting}
+	dir, err := m.Show()
 	if err != nil {
 		return err
 	}
 	if err := machine.DropNamespaceRights(); err != nil {
 		return err
 	}
+	if err := declare(dir, p.board); err != nil {
+		return err
+	}
 	if err := p.setProfile(filepath.Join(machine.Private, machine.ProfileFile)); err != nil {
 		return err
 	}
-	os.Setenv(stateVariable, state)
+	os.Setenv(stateVariable, dir)
 	os.Setenv("SYSTEMD_DEVICE_VERIFY_SYSFS", "0") // otherwise udev's library ignores whatever is not on a sysfs
 	return setLibrary(libraries)
 }

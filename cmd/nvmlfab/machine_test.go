@@ -110,7 +110,7 @@ func TestCDI(t *testing.T) {
 	at := slices.IndexFunc(spec.Mounts, func(m oci.Mount) bool { return m.Destination == "/run/nvmlfab" })
 	require.GreaterOrEqual(t, at, 0)
 	assert.NotContains(t, spec.Mounts[at].Options, "ro")
-	require.NoError(t, os.Remove(root+".state"))
+	require.NoError(t, os.RemoveAll(root+".state"))
 	nvmlfab(t, "cdi", "--root", root).fails(t, 1, "no state directory "+root+".state")
 }
 

@@ -26,6 +26,7 @@ type commands struct {
 	Reset      resetCmd      `cmd:"" help:"Reset GPUs as a driver does."`
 	Events     eventsCmd     `cmd:"" help:"Send and watch the events that programs wait for."`
 	Process    processCmd    `cmd:"" help:"Put processes on the GPUs' lists."`
+	MIG        migCmd        `cmd:"" name:"mig" help:"Cut GPUs into MIG instances."`
 	Play       playCmd       `cmd:"" help:"Play a scenario: a timed list of values, faults, events and processes."`
 	Stage      stageCmd      `cmd:"" help:"Write what a machine with a profile's GPUs has in /sys, /proc, /dev and its driver's folders."`
 	Unstage    unstageCmd    `cmd:"" help:"Take away what stage wrote."`

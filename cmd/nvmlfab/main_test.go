@@ -132,7 +132,7 @@ func TestHelp(t *testing.T) {
 	top := nvmlfab(t, "--help")
 	for _, command := range []string{"", "version", "profiles list", "profiles show", "profiles validate", "profiles schema", "run",
 		"status", "set", "unset", "fail", "heal", "reset",
-		"events send", "events tail", "process add", "process remove", "process list", "play", "completion", "stage", "unstage", "cdi", "fakegpu"} {
+		"events send", "events tail", "process add", "process remove", "process list", "play", "mig list", "mig create", "mig destroy", "mig apply", "completion", "stage", "unstage", "cdi", "fakegpu"} {
 		t.Run(command, func(t *testing.T) {
 			for _, word := range strings.Fields(command) {
 				assert.Contains(t, top.stdout, word)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	"github.com/nvmlfab/nvmlfab/machine"
@@ -57,6 +58,7 @@ func (c stageCmd) Run() error {
 	if err != nil {
 		return err
 	}
+	options.State = filepath.Join("..", filepath.Base(state.Path()))
 	tree := machine.New(p.board, options)
 	if err := writeTree(tree, c.Root); err != nil {
 		return err
@@ -64,7 +66,10 @@ func (c stageCmd) Run() error {
 	if err := os.Mkdir(state.Path(), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return nil
+	if err := state.Prepare(machine.Minors(p.board)); err != nil {
+		return err
+	}
+	return declare(state.Path(), p.board)
 }
 
 func writeTree(tree *machine.Tree, root string) error {

@@ -1,18 +1,91 @@
 package change
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
 
 	"github.com/nvmlfab/nvmlfab/engine/state"
+	"github.com/nvmlfab/nvmlfab/engine/state/caps"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// PartitioningOf is how a GPU is cut, by its board's tables and its record.
-func PartitioningOf(board *profiles.Board, r *state.Record) *Partitioning {
-	return &Partitioning{Profiles: board.MIG.GPUInstanceProfiles, Swapped: board.MIG.Swapped.Value, Instances: r.Instances}
+// Partitioning is how a GPU is cut.
+func (s *Source) Partitioning(i int) *Partitioning {
+	_, r := s.Records(i)
+	p := tables(&s.Board.MIG)
+	p.Instances = r.Instances
+	if d := &s.Board.Devices[i]; len(d.MIG.Instances) > 0 && !r.Divided {
+		p.Instances = declared(&s.Board.MIG, d)
+	}
+	return p
+}
+
+// Partitioning is how a GPU is cut, as changed so far.
+func (t *Tx) Partitioning(i int) *Partitioning { return t.after.Partitioning(i) }
+
+// tables is a GPU without instances.
+func tables(t *profiles.MIGTables) *Partitioning {
+	return &Partitioning{Profiles: t.GPUInstanceProfiles, Swapped: t.Swapped.Value}
+}
+
+// MIGDevice is a compute instance as programs find it.
+type MIGDevice struct {
+	Instance state.Instance
+	Part     state.Part
+	UUID     string
+}
+
+// MIGDevices are the MIG devices of a GPU at a time in ms since 1970, in the order of their indices: by the numbers of GPU
+// instance and compute instance. A GPU that is not in MIG mode has none.
+func (s *Source) MIGDevices(i int, now int64) (list []MIGDevice, err error) {
+	d, err := s.Device(i, now)
+	if err != nil || !d.MIG.ModeCurrent.Value {
+		return nil, err
+	}
+	for _, instance := range s.Partitioning(i).Instances {
+		for _, part := range instance.Parts {
+			list = append(list, MIGDevice{instance, part, s.MIGUUID(d, instance.ID, part)})
+		}
+	}
+	slices.SortFunc(list, func(a, b MIGDevice) int {
+		return cmp.Or(cmp.Compare(a.Instance.ID, b.Instance.ID), cmp.Compare(a.Part.ID, b.Part.ID))
+	})
+	return list, nil
+}
+
+// MIGUUID is the UUID of a MIG device as the board's driver forms it. Before 470 it names the GPU and the numbers of both
+// instances.
+func (s *Source) MIGUUID(d *profiles.Device, instance uint32, part state.Part) string {
+	if b := profiles.Branch(s.Board.System.DriverVersion.Value); 0 < b && b < 470 {
+		return fmt.Sprintf("MIG-%s/%d/%d", d.UUID, instance, part.ID)
+	}
+	return MIGUUID(d, instance, part.Start)
+}
+
+// Capabilities are those of all instances that GPUs of a board can have.
+func Capabilities(board *profiles.Board) caps.Set {
+	set := caps.Set{}
+	p := tables(&board.MIG)
+	for i := range board.Devices {
+		d := &board.Devices[i]
+		if !d.MIG.ModeCurrent.Valid {
+			continue
+		}
+		for k := range p.Profiles {
+			profile := &p.Profiles[k]
+			var parts []uint32
+			for part := range profile.Slices.Value {
+				parts = append(parts, part)
+			}
+			for _, start := range profile.PlacementStarts {
+				set.Add(minor(d), p.Number(profile, start), parts...)
+			}
+		}
+	}
+	return set
 }
 
 // partitioning is how a GPU is cut: NOT_SUPPORTED unless it is in MIG mode.
@@ -24,7 +97,7 @@ func (t *Tx) partitioning(i int) (*Partitioning, abi.Return) {
 	if !d.MIG.ModeCurrent.Value {
 		return nil, abi.ERROR_NOT_SUPPORTED
 	}
-	return PartitioningOf(t.after.Board, t.after.State.Device(t.UUID(i))), abi.SUCCESS
+	return t.Partitioning(i), abi.SUCCESS
 }
 
 // MigMode switches a GPU's MIG mode. Its instances vanish: the driver resets the GPU.
@@ -46,8 +119,9 @@ func (t *Tx) MigMode(i int, state abi.EnableState_t) abi.Return {
 
 // serial gives an instance a serial that nothing of this node has had.
 func (t *Tx) serial() uint64 {
-	t.after.State.Serial++
-	return t.after.State.Serial
+	s := t.after.State
+	s.Serial = max(s.Serial, declaredSerials) + 1
+	return s.Serial
 }
 
 // CreateGPUInstance makes a GPU instance at a place, or where the driver would put it without one. It answers NOT_SUPPORTED
@@ -73,7 +147,7 @@ func (t *Tx) CreateGPUInstance(i int, id uint32, start *uint32) (made state.Inst
 	case !slices.Contains(p.Free(profile), *start):
 		return made, abi.ERROR_INSUFFICIENT_RESOURCES
 	}
-	made = state.Instance{ID: p.Number(profile, *start), Serial: t.serial(), Profile: id, Start: *start}
+	made = state.Instance{ID: p.Number(profile, *start), Serial: t.serial(), Profile: id, Start: *start, GPU: minor(&t.after.Board.Devices[i])}
 	r := t.Record(i)
 	r.Instances = append(r.Instances, made)
 	t.Event(i, abi.EventMigConfigChange, 0)

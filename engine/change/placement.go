@@ -1,6 +1,7 @@
 package change
 
 import (
+	"fmt"
 	"math/bits"
 	"slices"
 	"strings"
@@ -106,8 +107,8 @@ func (p *Partitioning) Free(profile *profiles.GPUInstanceProfile) (starts []uint
 	return starts
 }
 
-// with is the partitioning with one more instance.
-func (p *Partitioning) with(profile *profiles.GPUInstanceProfile, start uint32) *Partitioning {
+// With is the partitioning with one more instance.
+func (p *Partitioning) With(profile *profiles.GPUInstanceProfile, start uint32) *Partitioning {
 	next := *p
 	next.Instances = append(slices.Clip(p.Instances), state.Instance{Profile: profile.ID, Start: start})
 	return &next
@@ -120,7 +121,7 @@ func (p *Partitioning) Choose(profile *profiles.GPUInstanceProfile) (start uint3
 	best, number := -1, uint32(0)
 	free := p.Free(profile)
 	for _, s := range free {
-		after, ways := p.with(profile, s), 0
+		after, ways := p.With(profile, s), 0
 		for i := range p.Profiles {
 			ways += len(after.Free(&p.Profiles[i]))
 		}
@@ -160,7 +161,7 @@ func (p *Partitioning) Remaining(profile *profiles.GPUInstanceProfile) (n uint32
 			return n
 		}
 		n++
-		p = p.with(profile, start)
+		p = p.With(profile, start)
 	}
 }
 
@@ -171,6 +172,15 @@ type ComputeProfile struct {
 	Multiprocessors uint32
 	Instances       uint32 // how many fit in an empty GPU instance
 	Starts          []uint32
+}
+
+// Name is the name of a compute instance in a GPU instance without the word MIG, such as 1c.3g.40gb. The slices of the
+// compute instance are part of it if they are not all of its GPU instance.
+func (c ComputeProfile) Name(gi *profiles.GPUInstanceProfile) string {
+	if c.Slices == gi.Slices.Value {
+		return gi.Name
+	}
+	return fmt.Sprintf("%dc.%s", c.Slices, gi.Name)
 }
 
 // doubleMemory is the enumeration's number of the only compute instance in a 1g instance of double memory.

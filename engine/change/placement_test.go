@@ -78,7 +78,7 @@ func TestChoose(t *testing.T) {
 			start, ok := p.Choose(profile)
 			require.True(t, ok, c.name)
 			numbers, starts = append(numbers, p.Number(profile, start)), append(starts, start)
-			p = p.with(profile, start)
+			p = p.With(profile, start)
 		}
 		assert.Equal(t, c.numbers, numbers, c.name)
 		if c.starts != nil {
@@ -103,7 +103,7 @@ func TestRemaining(t *testing.T) {
 	}{{5, []uint32{3, 1, 2, 1, 1, 0, 0}}, {14, []uint32{1, 1, 1, 0, 0, 0, 0}}, {19, []uint32{0, 0, 0, 0, 0, 0, 0}}} {
 		start, ok := p.Choose(p.Profile(c.id))
 		require.True(t, ok)
-		p = p.with(p.Profile(c.id), start)
+		p = p.With(p.Profile(c.id), start)
 		assert.Equal(t, c.left, left(), "after profile %d", c.id)
 	}
 }

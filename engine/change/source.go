@@ -5,6 +5,7 @@ package change
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/nvmlfab/nvmlfab/engine/simulate"
@@ -69,6 +70,12 @@ func (s *Source) Override(base profiles.Base, text string, written int64) error 
 		}
 		if len(b.Devices) != len(all.Devices) {
 			return fmt.Errorf("%s: the number of GPUs cannot change while programs run: write it into the profile", state.Overrides)
+		}
+		for i := range b.Devices {
+			if !reflect.DeepEqual(b.Devices[i].MIG.Instances, all.Devices[i].MIG.Instances) {
+				return fmt.Errorf("%s: devices[%d].mig.instances are those from the start: write them into the profile, or change them with nvmlfab mig",
+					state.Overrides, i)
+			}
 		}
 		board = b.Fixed(all)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/engine/simulate"
 	"github.com/nvmlfab/nvmlfab/engine/state"
+	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -42,6 +43,7 @@ func Begin(source Source, product string, now int64) *Tx {
 		t.after.State = source.State.Clone()
 		t.after.State.Product = product
 	}
+	t.divide()
 	return t
 }
 
@@ -236,6 +238,10 @@ func (t *Tx) settle(i int) error {
 	after, is, err := t.after.meter(i, t.Now)
 	if err != nil {
 		return err
+	}
+	if r := t.after.State.Device(t.UUID(i)); len(r.Instances) > 0 && !after.MIG.ModeCurrent.Value {
+		t.after.State.Change(t.UUID(i)).Instances = nil // they do not outlive the mode, however it was switched off
+		t.Event(i, abi.EventMigConfigChange, 0)
 	}
 	is.Follow(was, t.Now)
 	for _, c := range t.resets[i] {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvmlfab/nvmlfab/engine/state/caps"
 	"github.com/nvmlfab/nvmlfab/engine/state/word"
 )
 
@@ -72,6 +73,23 @@ func (d *Dir) Create() error {
 	}
 	if err != nil {
 		return d.wrong(generation, err)
+	}
+	return nil
+}
+
+// Prepare makes the folders in which the capabilities of GPUs, by their minor numbers, will be.
+func (d *Dir) Prepare(gpus []uint32) error {
+	fd, err := d.open()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if err = unix.Fstat(fd, &stat); err == nil {
+		err = caps.Prepare(fd, stat.Mode&0o777, gpus)
+	}
+	if err != nil {
+		return d.wrong("", err)
 	}
 	return nil
 }
@@ -190,13 +208,25 @@ func (d *Dir) Update(change func(now *State) (*State, error)) (s *State, aside, 
 		return nil, nil, err
 	}
 	sweep(fd, before)
+	// The files of a new instance are made before others see it, and those of a destroyed one are removed afterwards. If a
+	// writer dies in between, files without an instance are left, which the next writer removes.
+	committed := before
+	defer func() { caps.Trim(fd, committed.capabilities()) }()
 	after, err := change(before)
 	if err != nil || after == nil {
 		return before, aside, err
 	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return nil, aside, d.wrong("", err)
+	}
+	if err := caps.Make(fd, stat.Mode&0o777, after.capabilities()); err != nil {
+		return nil, aside, d.wrong("", err)
+	}
 	if err := d.commit(fd, after); err != nil {
 		return nil, aside, d.wrong(file, err)
 	}
+	committed = after
 	return after, aside, word.Raise(fd, generation)
 }
 

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/nvmlfab/nvmlfab/engine/state/caps"
 )
 
 // Remove takes away what nvmlfab wrote into the directory, and then the directory if it is empty. What people wrote stays,
@@ -26,7 +28,7 @@ func (d *Dir) Remove() error {
 	for _, e := range entries {
 		name := e.Name()
 		switch {
-		case name == file, name == file+".bad", name == fresh, name == generation, name == lockFile, name == Processes, name == "caps",
+		case name == file, name == file+".bad", name == fresh, name == generation, name == lockFile, name == Processes, name == caps.Folder,
 			strings.HasPrefix(name, "."+generation+"."):
 			failed = append(failed, root.RemoveAll(name))
 		}

@@ -1,9 +1,9 @@
 // Package state holds the changes that nvmlfab makes to a node, and the directory by which all processes of the node
 // share them.
 //
-// The directory has four files. overrides.yaml is written by people and agents, and nvmlfab only reads it. state.json
+// The directory has four files and a folder. overrides.yaml is written by people and agents, and nvmlfab only reads it. state.json
 // has everything that nvmlfab itself changes. generation has a number by which readers notice a change. lock is held by
-// writers. A change is committed by renaming a complete state.json over the old one, so a reader sees all of a change
+// writers. caps has the files that say which device nodes open MIG devices. A change is committed by renaming a complete state.json over the old one, so a reader sees all of a change
 // or nothing.
 package state
 
@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nvmlfab/nvmlfab/engine/state/caps"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -75,6 +76,8 @@ type Record struct {
 	Accounted []Accounted `json:"accounted,omitempty"`
 	// Instances are the GPU instances of a GPU in MIG mode.
 	Instances []Instance `json:"instances,omitempty"`
+	// Divided says that Instances is all there is. Before, a GPU has the instances of its profile too.
+	Divided bool `json:"divided,omitempty"`
 	// Counters has checkpoints of counters whose rate has changed.
 	Counters map[string]Checkpoint `json:"counters,omitempty"`
 	// Warmth is how warm the GPU was when its load changed.
@@ -121,7 +124,9 @@ type Instance struct {
 	Serial  uint64 `json:"serial"`
 	Profile uint32 `json:"profile"`
 	Start   uint32 `json:"start"`
-	Parts   []Part `json:"parts,omitempty"`
+	// GPU is the minor number of the GPU's device node, by which the instance's capabilities are named.
+	GPU   uint32 `json:"gpu"`
+	Parts []Part `json:"parts,omitempty"`
 }
 
 // Part is a compute instance: a profile, and the compute slice of its GPU instance that it starts at.
@@ -215,6 +220,24 @@ func (s *State) Device(uuid profiles.UUID) *Record {
 
 var none Record
 
+// capabilities are the files that the instances have.
+func (s *State) capabilities() caps.Set {
+	set := caps.Set{}
+	if s == nil {
+		return set
+	}
+	for _, r := range s.Devices {
+		for _, i := range r.Instances {
+			var parts []uint32
+			for _, p := range i.Parts {
+				parts = append(parts, p.ID)
+			}
+			set.Add(i.GPU, i.ID, parts...)
+		}
+	}
+	return set
+}
+
 // Clone is a copy that can be changed. Records are shared until [State.Change] copies one.
 func (s *State) Clone() *State {
 	c := *s
@@ -301,7 +324,7 @@ func (r *Record) Ends(now int64) (next int64) {
 
 // Empty reports whether nothing is changed.
 func (r *Record) Empty() bool {
-	return len(r.Set)+len(r.Processes)+len(r.Accounted)+len(r.Instances)+len(r.Counters)+len(r.more) == 0 && r.Warmth == nil && r.Drain == ""
+	return len(r.Set)+len(r.Processes)+len(r.Accounted)+len(r.Instances)+len(r.Counters)+len(r.more) == 0 && r.Warmth == nil && r.Drain == "" && !r.Divided
 }
 
 // head is the part of state.json before the devices.
@@ -430,7 +453,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &r.more); err != nil {
 		return err
 	}
-	for _, key := range []string{"at", "set", "drain", "processes", "accounted", "instances", "counters", "warmth"} {
+	for _, key := range []string{"at", "set", "drain", "processes", "accounted", "instances", "divided", "counters", "warmth"} {
 		delete(r.more, key)
 	}
 	return nil
