@@ -4,6 +4,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -97,9 +98,9 @@ func badArguments(t *testing.T, names *caller, functions []string) {
 	}
 	text, err := os.ReadFile(header(t, ""))
 	require.NoError(t, err)
-	ofGPU := map[string]bool{}
-	for _, m := range regexp.MustCompile(`\b(nvmlDevice\w+) *\(nvmlDevice_t`).FindAllStringSubmatch(string(text), -1) {
-		ofGPU[m[1]] = true
+	ofGPU, pointers := map[string]bool{}, map[string]bool{}
+	for _, m := range regexp.MustCompile(`\b(nvmlDevice\w+) *\(nvmlDevice_t([^)]*)\)`).FindAllStringSubmatch(string(text), -1) {
+		ofGPU[m[1]], pointers[m[1]] = true, strings.Contains(m[2], "*")
 	}
 	lifecycle := []string{
 		"nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown", "nvmlErrorString", "nvmlInternalGetExportTable",
@@ -112,16 +113,13 @@ func badArguments(t *testing.T, names *caller, functions []string) {
 	require.Equal(t, nvml.SUCCESS, names.call("nvmlInit_v2"))
 	gpu, ret := get[uint64](names, "nvmlDeviceGetHandleByIndex_v2", 0)
 	require.Equal(t, nvml.SUCCESS, ret)
-	nullable := []string{
-		"nvmlDeviceValidateInforom",     // it writes nothing
-		"nvmlDeviceGetGpuOperationMode", // nvidia-smi asks for only one of its two results
-	}
+	const nullable = "nvmlDeviceGetGpuOperationMode" // nvidia-smi asks for only one of its two results
 	for _, symbol := range functions {
 		refuses(nvml.ERROR_INVALID_ARGUMENT, symbol) // NULL for a handle, and for each result
 		if ofGPU[symbol] {
 			refuses(nvml.ERROR_INVALID_ARGUMENT, symbol, gpu+1)
 		}
-		if ofGPU[symbol] && !slices.Contains(nullable, symbol) {
+		if pointers[symbol] && symbol != nullable {
 			refuses(nvml.ERROR_INVALID_ARGUMENT, symbol, gpu)
 		}
 	}

@@ -90,8 +90,9 @@ topology:
 
 // mute are functions that answer an error on every board, with the reason.
 var mute = map[string]string{
-	"nvmlGetExcludedDeviceInfoByIndex":  "no GPU is excluded",
-	"nvmlGetBlacklistDeviceInfoByIndex": "no GPU is excluded",
+	"nvmlGetExcludedDeviceInfoByIndex":                "no GPU is excluded",
+	"nvmlGetBlacklistDeviceInfoByIndex":               "no GPU is excluded",
+	"nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1": "no board has so new a driver",
 }
 
 // TestGoNVML loads the library into this process, which has a Go runtime of its own, as a device plugin does. On each
@@ -114,6 +115,7 @@ func TestGoNVML(t *testing.T) {
 		badArguments(t, newCaller(t, program, "MOCK_NVML_CONFIG="+path), functions)
 	})
 	t.Run("MIG", func(t *testing.T) { migLives(t, program, seen) })
+	t.Run("setters", func(t *testing.T) { setByGo(t, program, seen) })
 	t.Run("all functions", func(t *testing.T) {
 		elsewhere := testedElsewhere(t)
 		for _, symbol := range functions {
