@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 		err = write(os.Getenv(directory), os.Getenv(number))
 	case "reader":
 		err = read(os.Getenv(directory))
+	case "enrolled":
+		err = enrol(os.Getenv(directory))
 	default:
 		os.Exit(m.Run())
 	}

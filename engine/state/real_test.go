@@ -1,8 +1,8 @@
 package state_test
 
 import (
+	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -13,35 +13,38 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// TestEnrolled is a test that runs as a process of its own: it becomes a program that is in a directory's state.
-func TestEnrolled(t *testing.T) {
-	path := os.Getenv("STATE_TEST_DIR")
-	if path == "" {
-		t.Skip("skipped: this is what TestReal starts")
+// enrol puts this process into a directory's state, and ends with its standard input.
+func enrol(path string) error {
+	b, err := profiles.Shipped("h100")
+	if err != nil {
+		return err
 	}
-	d, b := state.At(path), board(t)
-	_, _, err := d.Update(func(now *state.State) (*state.State, error) {
+	d := state.At(path)
+	_, _, err = d.Update(func(now *state.State) (*state.State, error) {
 		if now == nil {
 			now = state.New(b, "test", 1)
 		}
 		next := now.Clone()
 		id, real, err := d.Enrol()
-		require.NoError(t, err)
+		if err != nil {
+			return nil, err
+		}
 		r := next.Change(b.Devices[0].UUID)
 		r.Processes = append(r.Processes, state.Process{ID: id, Keys: profiles.Settings{"pid": real.PID}, Started: 5, Real: real})
 		return next, nil
 	})
-	require.NoError(t, err)
-	_, err = os.Stdout.WriteString("ready\n")
-	require.NoError(t, err)
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
 	_, _ = os.Stdin.Read(make([]byte, 1))
+	return nil
 }
 
 // TestReal: a real process lives for as long as it runs, and its end is noticed once. Files of nobody are swept.
 func TestReal(t *testing.T) {
 	d, b := state.At(t.TempDir()), board(t)
-	cmd := exec.Command(os.Args[0], "-test.run", "^TestEnrolled$")
-	cmd.Env = append(os.Environ(), "STATE_TEST_DIR="+d.Path())
+	cmd := again("enrolled", d.Path(), 0)
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
