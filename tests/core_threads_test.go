@@ -129,9 +129,14 @@ var calls = []func(d *engine.Device, s *engine.EventSet, uuid string){
 		}
 		done[name] = true
 		var args []string
+		call := "handwritten.%s(%s)"
 		for _, param := range s.Params() {
 			p := param.String()
 			switch {
+			case p == "*engine.GpuInstance":
+				p, call = "g", "for _, g := range instances(d) { handwritten.%s(%s) }"
+			case p == "*engine.ComputeInstance":
+				p, call = "c", "for _, c := range parts(d) { handwritten.%s(%s) }"
 			case p == "*engine.Device":
 				p = "d"
 			case p == "*engine.Snapshot":
@@ -149,7 +154,7 @@ var calls = []func(d *engine.Device, s *engine.EventSet, uuid string){
 			}
 			args = append(args, p)
 		}
-		fmt.Fprintf(&b, "\tfunc(d *engine.Device, s *engine.EventSet, uuid string) { handwritten.%s(%s) },\n", name, strings.Join(args, ", "))
+		fmt.Fprintf(&b, "\tfunc(d *engine.Device, s *engine.EventSet, uuid string) { "+call+" },\n", name, strings.Join(args, ", "))
 	}
 	b.WriteString("}\n\nvar _ abi.Return\n")
 	return b.Bytes()

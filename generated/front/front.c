@@ -1999,19 +1999,19 @@ nvmlReturn_t nvmlEventSetRegisterGpuOperationalEvents_v1(nvmlEventSet_t eventSet
 nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
 {
     const uint64_t a[] = {NVMLFAB_WORD(set), NVMLFAB_WORD(data), NVMLFAB_WORD(timeoutms)};
-    return nvmlfab_wait(177, 11000000, a, timeoutms);
+    return nvmlfab_wait(177, 11000000, a, &timeoutms);
 }
 
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
 {
     const uint64_t a[] = {NVMLFAB_WORD(set), NVMLFAB_WORD(data), NVMLFAB_WORD(timeoutms)};
-    return nvmlfab_wait(178, 11000000, a, timeoutms);
+    return nvmlfab_wait(178, 11000000, a, &timeoutms);
 }
 
 nvmlReturn_t nvmlEventSetWait_v3(nvmlEventSet_t set, nvmlEventSetWait_v3_t *params)
 {
     const uint64_t a[] = {NVMLFAB_WORD(set), NVMLFAB_WORD(params)};
-    return nvmlfab_wait(436, 13004092, a, params != NULL ? params->timeoutMs : 0);
+    return nvmlfab_wait(436, 13004092, a, &params->timeoutMs);
 }
 
 nvmlReturn_t nvmlGetBlacklistDeviceCount(unsigned int *deviceCount)
@@ -2298,7 +2298,7 @@ nvmlReturn_t nvmlSystemEventSetFree(nvmlSystemEventSetFreeRequest_t *request)
 nvmlReturn_t nvmlSystemEventSetWait(nvmlSystemEventSetWaitRequest_t *request)
 {
     const uint64_t a[] = {NVMLFAB_WORD(request)};
-    return nvmlfab_wait(393, 12009040, a, request != NULL ? request->timeoutms : 0);
+    return nvmlfab_wait(393, 12009040, a, &request->timeoutms);
 }
 
 nvmlReturn_t nvmlSystemGetCPER_v1(nvmlGetCPER_v1_t *cper)

@@ -62,18 +62,18 @@ func (s *Symbol) setKind() error {
 	return nil
 }
 
-// Timeout is the C expression for how many milliseconds a caller waits: a parameter, or a field of a struct, in which case
-// no struct means no time. It is empty if there is none.
+// Timeout is the C expression for where the number of milliseconds stands that a caller waits: in a parameter, or in a field
+// of a struct, which must not be read before the core has accepted the struct. It is empty if there is none.
 func (s *Symbol) Timeout() string {
 	named := func(name string) bool { return strings.EqualFold(name, "timeoutms") }
 	for _, p := range s.Func.Params {
 		if p.Type.Stars == 0 && named(p.Name) {
-			return p.Name
+			return "&" + p.Name
 		}
 		if t := s.Header.Type(p.Type.Name); t != nil && p.Type.Stars == 1 {
 			for _, f := range t.Fields {
 				if named(f.Name) {
-					return fmt.Sprintf("%s != NULL ? %s->%s : 0", p.Name, p.Name, f.Name)
+					return fmt.Sprintf("&%s->%s", p.Name, f.Name)
 				}
 			}
 		}

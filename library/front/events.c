@@ -102,17 +102,20 @@ static int sleep_until_news(struct known *k, int *twice, int64_t end)
     }
 }
 
-nvmlReturn_t nvmlfab_wait(uint32_t index, uint32_t since, const uint64_t *args, uint32_t timeout)
+/* The core's first answer comes before *timeout is read, a 32-bit number of ms: it refuses a struct that has none. */
+nvmlReturn_t nvmlfab_wait(uint32_t index, uint32_t since, const uint64_t *args, const void *timeout)
 {
-    if (timeout == 0)
-        return nvmlfab_gate(index, since, args);
     int saved = errno, twice = 1;
-    const int64_t end = now() + (int64_t)timeout * 1000000;
+    const int64_t began = now();
     struct known known = look();
-    nvmlReturn_t answer;
-    do {
-        answer = nvmlfab_gate(index, since, args);
-    } while (answer == NVML_ERROR_TIMEOUT && sleep_until_news(&known, &twice, end));
+    nvmlReturn_t answer = nvmlfab_gate(index, since, args);
+    if (answer == NVML_ERROR_TIMEOUT) {
+        uint32_t ms;
+        memcpy(&ms, timeout, sizeof ms);
+        const int64_t end = began + (int64_t)ms * 1000000;
+        while (answer == NVML_ERROR_TIMEOUT && ms > 0 && sleep_until_news(&known, &twice, end))
+            answer = nvmlfab_gate(index, since, args);
+    }
     errno = saved;
     return answer;
 }

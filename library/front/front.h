@@ -198,7 +198,7 @@ static inline nvmlReturn_t nvmlfab_gate(uint32_t index, uint32_t since, const ui
 
 /* Waits for what the core may have to tell: asks it, and as long as it answers TIMEOUT sleeps and asks again, for at
  * most timeout ms. */
-nvmlReturn_t nvmlfab_wait(uint32_t index, uint32_t since, const uint64_t *args, uint32_t timeout);
+nvmlReturn_t nvmlfab_wait(uint32_t index, uint32_t since, const uint64_t *args, const void *timeout);
 
 /* Whether the calling thread may administer GPUs. */
 int nvmlfab_admin(void);

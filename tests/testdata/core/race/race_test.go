@@ -42,8 +42,24 @@ func (l *lives) end() {
 	}
 }
 
+// divided is a board whose GPUs have MIG instances.
+const divided = `
+extends: h100
+device_defaults: {mig: {mode_current: enabled, mode_pending: enabled, instances: [{profile: 3g.40gb}, {profile: 1g.10gb}]}}
+`
+
+// instances are the GPU instances of a GPU, and parts their compute instances.
+func instances(d *engine.Device) []*engine.GpuInstance { return d.Snapshot().GpuInstances(d) }
+
+func parts(d *engine.Device) (list []*engine.ComputeInstance) {
+	for _, g := range instances(d) {
+		list = append(list, g.Parts...)
+	}
+	return list
+}
+
 func TestRace(t *testing.T) {
-	host := enginetest.New("NVMLFAB_STATE_DIR", t.TempDir())
+	host := enginetest.New("NVMLFAB_STATE_DIR", t.TempDir(), "MOCK_NVML_CONFIG", enginetest.Write(t, divided))
 	l := &lives{engine: engine.New(host), host: host}
 	var wg sync.WaitGroup
 	for i := range 64 {
