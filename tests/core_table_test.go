@@ -270,7 +270,7 @@ func TestFuzz(t *testing.T) {
 		seconds = "3"
 	}
 	t.Log("NVMLFAB_FUZZ_SEED=" + seed)
-	out := run(t, with(library, "GOGC=1"), memoryProgram(t, ""), "fuzz", seed, seconds).succeeds(t)
+	out := run(t, with(library, "GOGC=1", "NVMLFAB_STATE_DIR="+sharedFolder(t)), memoryProgram(t, ""), "fuzz", seed, seconds).succeeds(t)
 	assert.Empty(t, out.stderr)
 	n := out.figures(t)
 	assert.Equal(t, n[2], n[1], "every function is called")
