@@ -180,6 +180,17 @@ func board(k int) *profiles.Board {
 		d := &b.Devices[i]
 		f.fill(reflect.ValueOf(d).Elem(), "")
 		d.Failure = profiles.Failure{}
+		powerProfiles := &d.WorkloadPowerProfiles // their numbers are places in a mask, which a profile cannot exceed
+		for j := range powerProfiles.Requested {
+			powerProfiles.Requested[j] %= 255
+		}
+		for j := range powerProfiles.Supported {
+			p := &powerProfiles.Supported[j]
+			p.ID %= 255
+			for c := range p.Conflicts {
+				p.Conflicts[c] %= 255
+			}
+		}
 		if i == 0 {
 			d.DynamicMetrics = profiles.DynamicMetrics{}
 		}
