@@ -194,6 +194,7 @@ func TestStateLimits(t *testing.T) {
 // TestStateConverges: a hundred running programs read a change at their next call.
 func TestStateConverges(t *testing.T) {
 	const programs = 100
+	command := launcher(t)
 	program := compile(t, "node", append(linked(), "-Wno-deprecated-declarations")...)
 	dir := prepared(t, program)
 	var list []*watching
@@ -208,7 +209,7 @@ func TestStateConverges(t *testing.T) {
 		list = append(list, w)
 	}
 	began := time.Now()
-	run(t, []string{"NVMLFAB_STATE_DIR=" + dir}, launcher(t), "set", "--gpu", "0", "thermal.temperature_gpu_c=85").succeeds(t)
+	run(t, []string{"NVMLFAB_STATE_DIR=" + dir}, command, "set", "--gpu", "0", "thermal.temperature_gpu_c=85").succeeds(t)
 	for _, w := range list {
 		assert.Contains(t, w.line(), "after")
 		assert.NoError(t, w.wait())
