@@ -42,8 +42,21 @@ func (c *checker) system() {
 
 	set, ret := c.lib.EventSetCreate()
 	c.says("nvmlEventSetCreate", nvml.SUCCESS)(set, ret)
+	types, ret := c.handles[0].GetSupportedEventTypes()
+	c.says("nvmlDeviceGetSupportedEventTypes", nvml.SUCCESS)(types, ret)
+	assert.NotZero(c, types&nvml.EventTypeXidCriticalError, "every board reports Xids")
+	c.says("nvmlDeviceRegisterEvents", nvml.SUCCESS)(c.handles[0].RegisterEvents(types, set))
+	c.says("nvmlDeviceRegisterEvents", nvml.ERROR_INVALID_ARGUMENT)(c.handles[0].RegisterEvents(1<<63, set))
 	c.says("nvmlEventSetFree", nvml.SUCCESS)(set.Free())
 	c.says("nvmlEventSetFree", nvml.ERROR_INVALID_ARGUMENT)(set.Free())
+
+	create := versioned(1, nvml.SystemEventSetCreateRequest{})
+	c.says("nvmlSystemEventSetCreate", nvml.SUCCESS)(c.lib.SystemEventSetCreate(&create))
+	register := versioned(1, nvml.SystemRegisterEventRequest{EventTypes: nvml.SystemEventTypeGpuDriverUnbind, Set: create.Set})
+	c.says("nvmlSystemRegisterEvents", nvml.SUCCESS)(c.lib.SystemRegisterEvents(&register))
+	free := versioned(1, nvml.SystemEventSetFreeRequest{Set: create.Set})
+	c.says("nvmlSystemEventSetFree", nvml.SUCCESS)(c.lib.SystemEventSetFree(&free))
+	c.says("nvmlSystemEventSetFree", nvml.ERROR_INVALID_ARGUMENT)(c.lib.SystemEventSetFree(&free))
 }
 
 func (c *checker) lookup(dev nvml.Device, d *profiles.Device) {
