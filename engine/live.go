@@ -62,7 +62,7 @@ func (g *generation) now() int64 { return g.engine.host.Now().UnixMilli() }
 // state.json that cannot be read is ignored.
 func (g *generation) load() error {
 	g.follow()
-	numbers := g.look()
+	_, numbers := g.look()
 	if _, err := g.readOverrides(); err != nil {
 		return err
 	}
@@ -109,12 +109,12 @@ func (g *generation) changed() string {
 }
 
 // look reports whether files have changed, and returns the numbers from before that check.
-func (g *generation) look() (numbers []uint32) {
+func (g *generation) look() (changed bool, numbers []uint32) {
 	for _, f := range g.followed {
-		_, number := f.Look()
-		numbers = append(numbers, number)
+		c, number := f.Look()
+		changed, numbers = changed || c, append(numbers, number)
 	}
-	return numbers
+	return changed, numbers
 }
 
 // seen stores that the files have been read, and when to look again.
@@ -206,13 +206,7 @@ func (e *Engine) look() *Snapshot {
 
 // reload is refresh for a caller that holds the engine's lock.
 func (g *generation) reload() {
-	var numbers []uint32
-	changed := false
-	for _, f := range g.followed {
-		c, number := f.Look()
-		changed = changed || c
-		numbers = append(numbers, number)
-	}
+	changed, numbers := g.look()
 	if expires := g.expires.Load(); expires != 0 && expires <= g.now() {
 		changed = true
 	}

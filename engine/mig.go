@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/nvmlfab/nvmlfab/engine/change"
-	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -99,7 +98,7 @@ func migDevice(board *profiles.Board, gi *GpuInstance, part Part) *profiles.Devi
 	if gi.Profile == nil {
 		return &d
 	}
-	d.Name.Value += " MIG " + ComputeName(gi.Profile, part.Profile)
+	d.Name.Value += " MIG " + part.Profile.Name(gi.Profile)
 	d.MultiprocessorCount = profiles.Some(part.Profile.Multiprocessors)
 	d.Memory = profiles.Memory{MemoryBusWidth: d.Memory.MemoryBusWidth}
 	if mib, ok := gi.Profile.MemoryMiB.Get(); ok {
@@ -137,12 +136,7 @@ func migBAR1(board *profiles.Board, gi *GpuInstance) (m profiles.MemoryUse) {
 	bar := gi.Parent.BAR1Memory
 	total, ok := bar.TotalBytes.Get()
 	size := uint64(gi.Profile.PlacementSize.Value)
-	var slots uint64
-	for _, p := range board.MIG.GPUInstanceProfiles {
-		for _, start := range p.PlacementStarts {
-			slots = max(slots, uint64(start+p.PlacementSize.Value))
-		}
-	}
+	slots := uint64(gi.Parent.Partitioning().Slots())
 	if !ok || slots == 0 {
 		return m
 	}
@@ -154,10 +148,6 @@ func migBAR1(board *profiles.Board, gi *GpuInstance) (m profiles.MemoryUse) {
 	m.TotalBytes, m.UsedBytes = profiles.Some(mib<<20), profiles.Some(uint64(0))
 	return m
 }
-
-// ComputeName is the name of a compute instance without the word MIG, such as 1c.3g.40gb: the slices of the compute
-// instance are part of it if they are not all of its GPU instance.
-func ComputeName(gi *profiles.GPUInstanceProfile, c change.ComputeProfile) string { return c.Name(gi) }
 
 // Kind is a GPU instance profile's number in NVML's enumeration, which is not its id; false if NVML has no number for it.
 // It follows from the name, and for 1g of double memory from the size.
@@ -212,17 +202,15 @@ func (d *Device) MIGIndex() uint32 {
 // Whole is the GPU that a MIG device is a part of; a GPU itself.
 func (d *Device) Whole() *Device { return d.snapshot.Devices[d.key.Device] }
 
-// parts are the compute instances as the state has them.
-func (gi *GpuInstance) parts() (list []state.Part) {
-	for _, c := range gi.Parts {
-		list = append(list, state.Part{ID: c.ID, Profile: c.Profile.ID, Start: c.Start})
-	}
-	return list
-}
-
-// FreeCompute are the compute slices at which a compute instance of a profile fits now.
+// FreeCompute are the compute slices at which a compute instance of a profile fits now. Those that the program does not see
+// take room too.
 func (gi *GpuInstance) FreeCompute(c change.ComputeProfile) []uint32 {
-	return change.FreeCompute(gi.ComputeProfiles(), c, gi.parts())
+	for _, i := range gi.Parent.Partitioning().Instances {
+		if i.Serial == gi.key.Serial {
+			return change.FreeCompute(gi.ComputeProfiles(), c, i.Parts)
+		}
+	}
+	return nil
 }
 
 // ComputeProfiles are the ways to cut the GPU instance.
@@ -233,13 +221,7 @@ func (gi *GpuInstance) ComputeProfiles() []change.ComputeProfile {
 	return gi.Parent.Partitioning().ComputeProfiles(gi.Profile)
 }
 
-// Partitioning is how a GPU is cut.
+// Partitioning is how a GPU is cut, with the instances that the program does not see.
 func (d *Device) Partitioning() *change.Partitioning {
-	p := &change.Partitioning{Profiles: d.snapshot.Board.MIG.GPUInstanceProfiles, Swapped: d.snapshot.Board.MIG.Swapped.Value}
-	for _, gi := range d.snapshot.GpuInstances(d) {
-		if gi.Profile != nil {
-			p.Instances = append(p.Instances, state.Instance{ID: gi.ID, Profile: gi.Profile.ID, Start: gi.Start, Parts: gi.parts()})
-		}
-	}
-	return p
+	return d.snapshot.source.Partitioning(int(d.key.Device))
 }

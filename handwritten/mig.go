@@ -316,7 +316,7 @@ func GpuInstanceGetComputeInstanceProfileInfoV(g *engine.GpuInstance, kind, engi
 	info.Id, info.SliceCount, info.InstanceCount, info.MultiprocessorCount = c.ID, c.Slices, c.Instances, c.Multiprocessors
 	info.SharedCopyEngineCount, info.SharedDecoderCount, info.SharedEncoderCount = p.CopyEngines.Value, p.Decoders.Value, p.Encoders.Value
 	info.SharedJpegCount, info.SharedOfaCount = p.JPEGs.Value, p.OFAs.Value
-	text(info.Name[:], "MIG "+engine.ComputeName(p, c))
+	text(info.Name[:], "MIG "+c.Name(p))
 	return abi.SUCCESS
 }
 

@@ -28,8 +28,8 @@ func (p *Partitioning) Profile(id uint32) *profiles.GPUInstanceProfile {
 	return nil
 }
 
-// slots is the number of memory slices that the whole GPU has.
-func (p *Partitioning) slots() (n uint32) {
+// Slots is the number of memory slices that the whole GPU has.
+func (p *Partitioning) Slots() (n uint32) {
 	for i := range p.Profiles {
 		for _, start := range p.Profiles[i].PlacementStarts {
 			n = max(n, start+p.Profiles[i].PlacementSize.Value)
@@ -63,7 +63,7 @@ func engines(profile *profiles.GPUInstanceProfile) [4]uint32 {
 func (p *Partitioning) hasEngines(profile *profiles.GPUInstanceProfile) bool {
 	var whole *profiles.GPUInstanceProfile
 	for i := range p.Profiles {
-		if all := &p.Profiles[i]; all.PlacementSize.Value == p.slots() {
+		if all := &p.Profiles[i]; all.PlacementSize.Value == p.Slots() {
 			whole = all
 			break
 		}
@@ -138,7 +138,7 @@ func (p *Partitioning) Choose(profile *profiles.GPUInstanceProfile) (start uint3
 // Number is the number of the GPU instance at a place. It follows from the place: 0 is the whole GPU, 1 and 2 are its
 // halves, 3 to 6 its quarters and from 7 on its eighths (open-gpu-kernel-modules, kmigmgrMemSizeFlagToSwizzIdRange).
 func (p *Partitioning) Number(profile *profiles.GPUInstanceProfile, start uint32) uint32 {
-	slots, size := p.slots(), profile.PlacementSize.Value
+	slots, size := p.Slots(), profile.PlacementSize.Value
 	if size == 0 || slots == 0 {
 		return 0
 	}
@@ -222,7 +222,7 @@ func (p *Partitioning) ComputeProfiles(profile *profiles.GPUInstanceProfile) (li
 
 // smallest is the number of memory slices of the smallest profile.
 func (p *Partitioning) smallest() uint32 {
-	n := p.slots()
+	n := p.Slots()
 	for i := range p.Profiles {
 		n = min(n, p.Profiles[i].PlacementSize.Value)
 	}

@@ -124,8 +124,8 @@ func (s *Source) Device(i int, at int64) (*profiles.Device, error) {
 	return s.withProcesses(d, r, at)
 }
 
-// withProcesses is a device with the processes that were added to it. One that this process cannot see has no process id. They use memory on top of what the profile says is
-// used.
+// withProcesses is a device with the processes that were added to it. One that this process cannot see has no process id.
+// They use memory on top of what the profile says is used.
 func (s *Source) withProcesses(d *profiles.Device, r *state.Record, at int64) (*profiles.Device, error) {
 	var added []profiles.Process
 	for i := range r.Processes {

@@ -1,10 +1,10 @@
 // Package state holds the changes that nvmlfab makes to a node, and the directory by which all processes of the node
 // share them.
 //
-// The directory has four files and a folder. overrides.yaml is written by people and agents, and nvmlfab only reads it. state.json
-// has everything that nvmlfab itself changes. generation has a number by which readers notice a change. lock is held by
-// writers. caps has the files that say which device nodes open MIG devices. A change is committed by renaming a complete state.json over the old one, so a reader sees all of a change
-// or nothing.
+// The directory has four files and a folder. overrides.yaml is written by people and agents, and nvmlfab only reads it.
+// state.json has everything that nvmlfab itself changes. generation has a number by which readers notice a change. lock is
+// held by writers. caps has the files that say which device nodes open MIG devices. A change is committed by renaming a
+// complete state.json over the old one, so a reader sees all of a change or nothing.
 package state
 
 import (

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -79,23 +78,14 @@ func (w *Word) Address() uintptr { return uintptr(unsafe.Pointer(&w.page[0])) }
 // Close removes the mapping. The number cannot be read any more.
 func (w *Word) Close() { _ = unix.Munmap(w.page) }
 
-// Wait sleeps until the number is no longer old, for at most some time. It may also return early.
-func (w *Word) Wait(old uint32, most time.Duration) {
-	limit := unix.NsecToTimespec(max(most, 0).Nanoseconds())
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, w.Address(), futexWait, uintptr(old), uintptr(unsafe.Pointer(&limit)), 0, 0)
-}
-
 // wake wakes all waiters in every process; the kernel identifies them by the file.
 func (w *Word) wake() {
 	const everybody = 1<<31 - 1
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, w.Address(), futexWake, everybody, 0, 0, 0)
 }
 
-// The operations of the system call, between processes.
-const (
-	futexWait = 0
-	futexWake = 1
-)
+// futexWake is the system call's operation that wakes waiters in other processes too.
+const futexWake = 1
 
 // Create makes the file if it does not exist. The file appears complete, with a random first number, so that a reader
 // that knew an older file of that name notices a change.
