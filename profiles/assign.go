@@ -37,12 +37,26 @@ func Assign(text string) (Settings, error) {
 	if t.Kind() == reflect.String || isText && !strings.HasPrefix(value, "[") {
 		return Settings{key: value}, nil
 	}
+	if t.Kind() == reflect.Struct && !isText && !strings.HasPrefix(strings.TrimSpace(value), "{") {
+		section := keysOf(t, key+".")
+		slices.Sort(section)
+		return nil, fmt.Errorf("%s is a section: give one of its keys a value, such as %s", key, section[0])
+	}
 	var n yaml.Node
-	if err := yaml.Unmarshal([]byte(value), &n); err != nil || len(n.Content) != 1 {
+	if err := yaml.Unmarshal([]byte(value), &n); err != nil || len(n.Content) != 1 || !plainValue(n.Content[0]) {
 		return nil, fmt.Errorf("%s: %.80q cannot be read: write it as in a profile", key, value)
 	}
 	s := Settings{}
 	return s, s.take(key, n.Content[0])
+}
+
+// plainValue reports whether a value says what it is where it stands. An alias, which may stand for what contains it, and
+// an empty document do not: both would be taken for N/A.
+func plainValue(n *yaml.Node) bool {
+	if n.Kind == yaml.AliasNode || n.Anchor != "" || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && n.Value == "" {
+		return false
+	}
+	return !slices.ContainsFunc(n.Content, func(in *yaml.Node) bool { return !plainValue(in) })
 }
 
 // take takes a value as YAML has it. The keys of a section become keys of their own.

@@ -41,6 +41,13 @@ func TestAssign(t *testing.T) {
 		"failure={mode: lost":           "cannot be read",
 		"failure={mode: a, mode: b}":    "given twice",
 		"utilization.gpu=.inf":          "is no value",
+		"utilization.gpu=&a *a":         "cannot be read",
+		"utilization.gpu=&a 3":          "cannot be read",
+		"nvlink_error.links=&a [*a]":    "cannot be read",
+		"utilization.gpu=---":           "cannot be read",
+		"utilization.gpu=# 3":           "cannot be read",
+		"failure.xid=79":                "failure.xid is a section: give one of its keys a value, such as failure.xid.code",
+		"thermal=90":                    "thermal is a section",
 	} {
 		_, err := Assign(text)
 		assert.ErrorContains(t, err, want, text)

@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -100,6 +101,9 @@ func Decode(name string, text []byte, out any) error {
 	}
 	if err != nil {
 		e := named(name, err)
+		if errors.Is(err, errEmpty) {
+			e.Text = "is empty"
+		}
 		e.Text = strings.TrimPrefix(strings.Replace(e.Text, " in "+top, "", 1), top+": ")
 		return e
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 )
@@ -324,6 +325,12 @@ func text(n *yaml.Node, out reflect.Value, f field, path string) error {
 	}
 	if i := strings.IndexFunc(n.Value, unicode.IsControl); i >= 0 {
 		return wrong(n, "%s: %s holds a control character", path, quote(n.Value))
+	}
+	if !utf8.ValidString(n.Value) {
+		return wrong(n, "%s: %s is not text in UTF-8", path, quote(n.Value))
+	}
+	if i := strings.IndexFunc(n.Value, func(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }); i >= 0 {
+		return wrong(n, "%s: %s holds a character that changes the direction of text", path, quote(n.Value))
 	}
 	if f.longest > 0 && len(n.Value) > f.longest {
 		return wrong(n, "%s: %d bytes are more than the %d that programs have room for", path, len(n.Value), f.longest)

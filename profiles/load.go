@@ -45,7 +45,7 @@ func read(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
-		return nil, errors.New("is a directory: want a profile file")
+		return nil, errors.New("is a directory: want a file")
 	case err == nil && !info.Mode().IsRegular():
 		return nil, errors.New("is not a regular file") // a pipe or a device may never end
 	case err == nil && info.Size() > maxFile:
@@ -67,7 +67,7 @@ func read(path string) ([]byte, error) {
 	return data, nil
 }
 
-var errTooBig = fmt.Errorf("is larger than %d MiB: want a profile file", maxFile>>20)
+var errTooBig = fmt.Errorf("is larger than %d MiB: want a smaller file", maxFile>>20)
 
 // Parse reads a profile from memory. Errors name it by name; all of them are an [*Error].
 func Parse(name string, data []byte) (*Board, error) { return parse(name, data, Shipped) }

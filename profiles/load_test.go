@@ -39,7 +39,7 @@ func TestErrors(t *testing.T) {
 		"only nonsense":      {"count: 2\nonly: [first]\n", `2: only[0]: "first" is neither an index nor a UUID: bad UUID "first": want GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hexadecimal digits`},
 		"not UTF-8":          {"count: 1\nname: \xff\xfe\n", "2: is not text in UTF-8"},
 		"control characters": {"count: 1\n\n\x00\n", `3: holds the control character '\x00': want a text file`},
-		"too big":            {strings.Repeat("# noise\n", 1<<20), "1: is larger than 4 MiB: want a profile file"},
+		"too big":            {strings.Repeat("# noise\n", 1<<20), "1: is larger than 4 MiB: want a smaller file"},
 
 		"cut in a section": {"version: \"1\"\ndevices:\n", "2: devices" + blank},
 		"cut in a key":     {"devices:\n  - uuid: " + uuid1 + "\n    ser", "3: is not YAML: could not find expected ':'"},
@@ -150,11 +150,11 @@ func TestLoadUnreadable(t *testing.T) {
 	noise := bytes.Repeat([]byte{0xff, 0xad, 0, 'x'}, 10<<20/4)
 	for _, c := range []struct{ path, want string }{ // a line only where one has been read
 		{filepath.Join(dir, "none.yaml"), ": cannot be read: no such file or directory"},
-		{dir, ": is a directory: want a profile file"},
+		{dir, ": is a directory: want a file"},
 		{pipe, ": is not a regular file"},
 		{"/dev/null", ": is not a regular file"},
 		{file("empty", nil), ":1: is empty: want at least extends or devices"},
-		{file("noise", noise), ": is larger than 4 MiB: want a profile file"},
+		{file("noise", noise), ": is larger than 4 MiB: want a smaller file"},
 		{file("short-noise", noise[:1000]), ":1: is not text in UTF-8"},
 	} {
 		_, err := Load(c.path)
@@ -234,6 +234,7 @@ func TestTexts(t *testing.T) {
 		"system: {driver_version: ' 550.1'}":                       "is no version",
 		"system: {driver_version: '550..1'}":                       "is no version",
 		"system: {driver_version: '-1.0.0'}":                       "is no version",
+		"device_defaults: {name: \"A\\u202eB\"}":                   "device_defaults.name: \"A\\u202eB\" holds a character that changes the direction of text",
 		"device_defaults: {serial: \"1\\t2\"}":                     "device_defaults.serial: \"1\\t2\" holds a control character",
 	} {
 		_, err := Parse("x.yaml", []byte("extends: h100\n"+text))

@@ -116,7 +116,7 @@ func ProcessOf(s Settings) (p Process, err error) {
 		return p, err
 	}
 	var d decoder
-	if err := d.over(n, &p, "the process"); err != nil {
+	if err := d.over(n, &p, "process"); err != nil {
 		return p, setting(err)
 	}
 	return p, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/state"
+	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
 type eventsCmd struct {
@@ -54,6 +55,9 @@ func (c eventsSendCmd) Run() error {
 		data = *c.Data
 	case strings.EqualFold(c.Event, "xid"):
 		return errors.New("xid wants the number of an Xid error, such as nvmlfab events send --gpu 3 xid 79")
+	}
+	if kind == abi.EventTypeXidCriticalError && !isXid(data) {
+		return errXid(data)
 	}
 	if len(c.GPU) == 0 {
 		return errors.New("say which GPU sends it with --gpu, such as --gpu 3 or --gpu all")

@@ -48,6 +48,13 @@ Faults of the node, which strike at a program's next nvmlInit:
 ` + whichNode
 }
 
+// isXid reports whether a number can be that of an Xid error.
+func isXid(n uint64) bool { return n > 0 && n <= math.MaxUint32 }
+
+func errXid(n uint64) error {
+	return fmt.Errorf("there is no Xid %d: want a number from 1 to %d", n, uint32(math.MaxUint32))
+}
+
 // faultTable is a line for each of some kinds of faults.
 func faultTable(of func(*change.Kind) bool) string {
 	var b strings.Builder
@@ -81,8 +88,8 @@ func (c failCmd) fault() (f change.Fault, kind *change.Kind, err error) {
 		return f, nil, fmt.Errorf("%d: only xid is followed by a number", *c.Number)
 	}
 	if c.Number != nil {
-		if f.Xid = *c.Number; f.Xid == 0 || f.Xid > math.MaxUint32 {
-			return f, nil, fmt.Errorf("there is no Xid %d: they begin with 1", f.Xid)
+		if f.Xid = *c.Number; !isXid(f.Xid) {
+			return f, nil, errXid(f.Xid)
 		}
 		if c.For != nil {
 			return f, nil, errors.New("an Xid happens at once and leaves nothing to heal: leave out --for")
@@ -90,8 +97,8 @@ func (c failCmd) fault() (f change.Fault, kind *change.Kind, err error) {
 	}
 	if c.AfterCalls != nil {
 		v, err := strconv.ParseUint(*c.AfterCalls, 10, 40)
-		if err != nil {
-			return f, nil, fmt.Errorf("--after-calls: want a whole number from 0 to %d, not %.40q", uint64(1)<<40-1, *c.AfterCalls)
+		if err != nil || v == 0 {
+			return f, nil, fmt.Errorf("--after-calls: want a whole number from 1 to %d, not %.40q", uint64(1)<<40-1, *c.AfterCalls)
 		}
 		f.AfterCalls = profiles.Some(int64(v))
 	}
@@ -170,8 +177,8 @@ func (c failCmd) Run() error {
 type healCmd struct {
 	nodeFlags
 	gpuFlag
-	Play string `placeholder:"ID" help:"Take back what a scenario has done, by the id that nvmlfab play printed, and nothing else."`
-	Kind string `arg:"" optional:"" help:"The fault to take back, as nvmlfab fail names it; all faults if left out."`
+	Play *string `placeholder:"ID" help:"Take back what a scenario has done, by the id that nvmlfab play printed, and nothing else."`
+	Kind string  `arg:"" optional:"" help:"The fault to take back, as nvmlfab fail names it; all faults if left out."`
 }
 
 func (healCmd) Help() string {
@@ -192,13 +199,18 @@ func (c healCmd) Run() error {
 			return err
 		case kind.Name == "xid":
 			return errors.New("an Xid is an event and leaves nothing to heal")
-		case c.Play != "":
+		case c.Play != nil:
 			return errors.New("--play takes back all that a scenario has done: leave out the fault")
+		case len(c.GPU) > 0 && !kind.GPU:
+			return fmt.Errorf("%s is a fault of the node: leave out --gpu", kind.Name)
 		}
 		c.Kind = kind.Name
 	}
-	if c.Play != "" && len(c.GPU) > 0 {
+	switch {
+	case c.Play != nil && len(c.GPU) > 0:
 		return errors.New("--play takes back all that a scenario has done: leave out --gpu")
+	case c.Play != nil && !scenarioID.MatchString(*c.Play):
+		return fmt.Errorf("--play: want the id that nvmlfab play printed, not %.80q", *c.Play)
 	}
 	n, err := c.open(true)
 	if err != nil {
@@ -217,8 +229,8 @@ func (c healCmd) Run() error {
 	any := false
 	err = n.change(func(t *change.Tx) error {
 		for _, i := range list {
-			if c.Play != "" {
-				dropped, err := t.EndScenario(i, c.Play)
+			if c.Play != nil {
+				dropped, err := t.EndScenario(i, *c.Play)
 				if err != nil {
 					return about(i, err)
 				}

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/nvmlfab/nvmlfab/engine/state"
 )
 
 type playCmd struct {
@@ -44,8 +46,12 @@ var scenarioID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 func (c playCmd) Run() error {
 	switch {
-	case c.List && (c.Scenario != "" || c.Show || c.Check):
+	case c.List && (c.Scenario != "" || c.Show || c.Check || c.plays()):
 		return errors.New("--list lists all scenarios: leave out everything else")
+	case c.Show && c.plays():
+		return errors.New("--show prints the file as it is: leave out the flags by which it would be played")
+	case c.Check && (c.Speed != nil || c.ID != ""):
+		return errors.New("--check plays nothing: leave out --speed and --id")
 	case c.List:
 		return listScenarios()
 	case c.Scenario == "":
@@ -98,6 +104,11 @@ func (c playCmd) Run() error {
 	return p.run()
 }
 
+// plays says whether there are flags that only matter to who plays the scenario.
+func (c playCmd) plays() bool {
+	return c.Root != nil || c.nodeFlags.Run != nil || len(c.GPU) > 0 || c.Speed != nil || c.ID != ""
+}
+
 // leavesGPU says whether a step does not name its own GPU.
 func (s *scenario) leavesGPU() bool {
 	for i := range s.Steps {
@@ -125,25 +136,39 @@ func listScenarios() error {
 func (p *play) run() (err error) {
 	interrupted := make(chan os.Signal, 2)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	p.start = time.Now().UnixMilli()
+	if err := p.begin(); err != nil {
+		return fmt.Errorf("--id: %w", err)
+	}
 	began := time.Now()
+	defer func() {
+		if errors.Is(err, errEnded) {
+			err = fmt.Errorf("%w at %s", err, p.clock(began))
+			return // nothing is left, and another scenario may have the id by now
+		}
+		if e := p.undo(); e != nil {
+			err = errors.Join(err, fmt.Errorf("what %s has done ends by itself at %s, for it cannot be taken back now: %w",
+				p.id, time.UnixMilli(p.end()).Format("15:04:05"), e))
+		}
+	}()
 	if _, err := fmt.Printf("playing %s; nvmlfab heal --play %s ends it\n", p.id, p.id); err != nil {
 		return err
 	}
-	defer func() {
-		if e := p.undo(); e != nil {
-			err = errors.Join(err, fmt.Errorf("what %s has done ends by itself at %s, for it cannot be taken back now: %w",
-				p.id, time.UnixMilli(p.at(p.Duration)).Format("15:04:05"), e))
-		}
-	}()
 	wait := func(m moment) error {
 		timer := time.NewTimer(time.Until(began.Add(time.Duration(float64(m) / p.speed))))
 		defer timer.Stop()
-		select {
-		case s := <-interrupted:
-			return exitError{fmt.Errorf("interrupted at %s: all is taken back", p.clock(began)), 128 + int(s.(syscall.Signal))}
-		case <-timer.C:
-			return nil
+		tick := time.NewTicker(state.Tick)
+		defer tick.Stop()
+		for {
+			select {
+			case s := <-interrupted:
+				return exitError{fmt.Errorf("interrupted at %s: all is taken back", p.clock(began)), 128 + int(s.(syscall.Signal))}
+			case <-tick.C:
+				if p.over() {
+					return errEnded
+				}
+			case <-timer.C:
+				return nil
+			}
 		}
 	}
 	for i := range p.Steps {
@@ -154,14 +179,15 @@ func (p *play) run() (err error) {
 		if err := p.node.change(p.does(s)); err != nil {
 			return err
 		}
-		if _, err := fmt.Printf("%s / %s  %s\n", stamp(s.At), stamp(p.Duration), p.what(p.node, s, p.gpus)); err != nil {
+		if _, err := fmt.Printf("%s / %s  %s\n", stamp(s.At), stamp(moment(p.Duration)), p.what(p.node, s, p.gpus)); err != nil {
 			return err
 		}
 	}
-	if err := wait(p.Duration); err != nil {
+	end := moment(p.Duration)
+	if err := wait(end); err != nil {
 		return err
 	}
-	_, err = fmt.Printf("%s / %s  the end: all is as before\n", stamp(p.Duration), stamp(p.Duration))
+	_, err = fmt.Printf("%s / %s  the end: all is as before\n", stamp(end), stamp(end))
 	return err
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +30,7 @@ func TestScenarioMistakes(t *testing.T) {
 	const head = "duration: 1m\nsteps:\n"
 	dir := t.TempDir()
 	for name, test := range map[string]struct{ text, want string }{
-		"empty":             {"", "mine.yaml:1: "},
+		"empty":             {"", "mine.yaml:1: is empty\n"},
 		"no duration":       {"steps: [{at: 0s, fail: lost}]\n", "mine.yaml:1: duration is missing"},
 		"no steps":          {"duration: 1m\nsteps: []\n", "mine.yaml:1: steps is empty"},
 		"no time":           {head + "  - fail: lost\n", "mine.yaml:3: steps[0]: at is missing"},
@@ -44,13 +45,17 @@ func TestScenarioMistakes(t *testing.T) {
 		"number":            {head + "  - {at: 0s, fail: lost 3}\n", "no number belongs to lost"},
 		"unknown event":     {head + "  - {at: 0s, event: xed 3}\n", `did you mean "xid"?`},
 		"nothing":           {head + "  - at: 0s\n", "mine.yaml:3: nothing happens"},
+		"for no time":       {head + "  - {at: 0s, fail: lost, for: 0s}\n", "mine.yaml:3: steps[0].for: want more than nothing"},
+		"no length":         {"duration: 0s\nsteps: [{at: 0s, fail: lost}]\n", "mine.yaml:1: duration: want more than nothing"},
+		"xid 0":             {head + "  - {at: 0s, event: xid 0}\n", "mine.yaml:3: steps[0].event: there is no Xid 0"},
+		"node not ill":      {head + "  - {at: 0s, heal: driver-not-loaded}\n", "mine.yaml:3: heal: no earlier step"},
 		"for nothing":       {head + "  - {at: 0s, event: clock, for: 3s}\n", "mine.yaml:3: for says how long"},
 		"unknown setting":   {head + "  - at: 0s\n    set:\n      thermal:\n        temprature_gpu_c: 3\n", `mine.yaml:6: unknown key "thermal.temprature_gpu_c": did you mean`},
 		"setting out":       {head + "  - at: 0s\n    set:\n      utilization.gpu: 30\n      utilization.memory: 300\n", "mine.yaml:6: GPU 0: utilization.memory: 300 is outside"},
 		"setting twice":     {head + "  - at: 0s\n    set: {utilization.gpu: 3, utilization: {gpu: 4}}\n", "mine.yaml:4: key \"utilization.gpu\" given twice"},
 		"node and GPU":      {head + "  - at: 0s\n    set: {utilization.gpu: 3, nvlink.defaults.state: inactive}\n", "mine.yaml:3: keys of the node"},
 		"no such GPU":       {head + "  - {at: 0s, gpu: 8, fail: lost}\n", "mine.yaml:3: there is no GPU 8"},
-		"process":           {head + "  - {at: 0s, process: {name: a}}\n", "mine.yaml:3: the process: pid is missing"},
+		"process":           {head + "  - {at: 0s, process: {name: a}}\n", "mine.yaml:3: process: pid is missing"},
 		"process twice":     {head + "  - {at: 0s, process: {pid: 3}}\n  - {at: 1s, process: {pid: 3}}\n", "mine.yaml:4: GPU 0: there is a process"},
 		"no process to end": {head + "  - {at: 0s, process: {pid: 3}}\n  - {at: 1s, end: 4}\n", "mine.yaml:4: GPU 0: end: the scenario has no process 4"},
 		"nothing to heal":   {head + "  - {at: 0s, heal: lost}\n", "mine.yaml:3: GPU 0: heal: no earlier step"},
@@ -164,4 +169,52 @@ steps:
 	out = on(t, dir, "play", "--gpu", "5", "--speed", "1000", file)
 	assert.Contains(t, out.stdout, "GPU 5: fail lost")
 	require.NoError(t, os.RemoveAll(dir))
+}
+
+// TestPlayFaultsOfTheNode: a step lets the driver fail, and a later one heals it.
+func TestPlayFaultsOfTheNode(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, t.TempDir(), "mine.yaml", `duration: 20s
+steps:
+  - {at: 0s, fail: driver-not-loaded}
+  - {at: 10s, heal: driver-not-loaded}
+`, 0o644)
+	out := on(t, dir, "play", "--id", "mine", "--speed", "100", file)
+	assert.Equal(t, outcome{`playing mine; nvmlfab heal --play mine ends it
+0:00 / 0:20  node: fail driver-not-loaded
+0:10 / 0:20  node: heal driver-not-loaded
+0:20 / 0:20  the end: all is as before
+`, "", 0}, out)
+	clean(t, dir)
+}
+
+// TestPlayTooLate: on a machine that is too slow for the scenario, the time of a process or a fault can be over before the
+// step that ends it. That is no mistake.
+func TestPlayTooLate(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, t.TempDir(), "mine.yaml", `duration: 1s
+steps:
+  - {at: 0s, fail: lost, process: {pid: 3}}
+  - {at: 500ms, heal: lost, end: 3}
+  - {at: 600ms, process: {pid: 3}}
+  - {at: 700ms, end: 3}
+`, 0o644)
+	out := on(t, dir, "play", "--speed", "1000000", file)
+	assert.Zero(t, out.status, out.stderr)
+	assert.Contains(t, out.stdout, "the end: all is as before")
+	clean(t, dir)
+}
+
+// TestPlayEndedByHeal: who plays a scenario stops when somebody else ends it by heal --play, and does nothing more. Until
+// then no other scenario takes its name.
+func TestPlayEndedByHeal(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, t.TempDir(), "mine.yaml", slow, 0o644)
+	cmd := playing(t, dir, "--id", "x", "slow.yaml")
+	on(t, dir, "play", "--id", "x", file).fails(t, 1, "x is being played already")
+	require.Equal(t, "95", fmt.Sprint(*stateOf(t, dir).GPUs[7].Temperature), "the second did nothing to the first")
+	quietly(t, on(t, dir, "heal", "--play", "x"))
+	assert.Error(t, cmd.Wait())
+	assert.Equal(t, 1, cmd.ProcessState.ExitCode())
+	clean(t, dir)
 }

@@ -41,7 +41,7 @@ func (s *size) UnmarshalText(text []byte) error {
 type processAddCmd struct {
 	nodeFlags
 	gpuFlag
-	PID     uint32    `name:"pid" placeholder:"N" help:"The process's id; one that no process of the GPUs has, from 100001 on, if left out."`
+	PID     *uint32   `name:"pid" placeholder:"N" help:"The process's id; one that no process of the GPUs has, from 100001 on, if left out."`
 	Name    string    `default:"/usr/bin/python3" placeholder:"PATH" help:"The path of its program; /usr/bin/python3 by default."`
 	Memory  *size     `placeholder:"SIZE" help:"The GPU memory that it uses, such as 2GiB."`
 	Type    string    `enum:"C,G,C+G" default:"C" help:"What it does: C computes, G draws, C+G both; C by default."`
@@ -80,6 +80,9 @@ func (c processAddCmd) Run() error {
 	if len(c.GPU) == 0 {
 		return errors.New("say on which GPUs it is with --gpu, such as --gpu 0 or --gpu all")
 	}
+	if c.PID != nil && *c.PID == 0 {
+		return errors.New("--pid: no process has the id 0")
+	}
 	if c.Memory != nil && uint64(*c.Memory)%(1<<20) != 0 {
 		return errors.New("--memory: NVML's lists know whole MiB alone: give a multiple of 1MiB")
 	}
@@ -91,9 +94,11 @@ func (c processAddCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	pid := c.PID
+	var pid uint32
 	err = n.change(func(t *change.Tx) error {
-		if pid == 0 {
+		if c.PID != nil {
+			pid = *c.PID
+		} else {
 			if pid, err = freePID(t); err != nil {
 				return err
 			}
@@ -106,7 +111,7 @@ func (c processAddCmd) Run() error {
 		}
 		return nil
 	})
-	if err == nil && c.PID == 0 {
+	if err == nil && c.PID == nil {
 		_, err = fmt.Println(pid)
 	}
 	return err

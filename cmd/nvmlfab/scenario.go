@@ -15,6 +15,7 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/state"
+	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 	"gopkg.in/yaml.v3"
 )
@@ -25,7 +26,7 @@ var shippedScenarios embed.FS
 // scenario is a timed list of what happens to a node.
 type scenario struct {
 	Description string   `yaml:"description"`
-	Duration    moment   `yaml:"duration" required:"yes"`
+	Duration    span     `yaml:"duration" required:"yes"`
 	GPU         gpuNames `yaml:"gpu"`
 	Steps       []step   `yaml:"steps" required:"yes"`
 
@@ -35,7 +36,7 @@ type scenario struct {
 // step is what happens at one time.
 type step struct {
 	At      moment         `yaml:"at" required:"yes"`
-	For     moment         `yaml:"for"`
+	For     span           `yaml:"for"`
 	GPU     gpuNames       `yaml:"gpu"`
 	Say     string         `yaml:"say"`
 	Set     profiles.Block `yaml:"set"`
@@ -61,6 +62,22 @@ func (m *moment) UnmarshalText(text []byte) error {
 		return fmt.Errorf("want a time such as 0s, 30s or 2m, at most %s, not %.40q", longestScenario, text)
 	}
 	*m = moment(v)
+	return nil
+}
+
+// span is a moment that is not the start.
+type span moment
+
+// UnmarshalText reads a time span as Go writes it.
+func (s *span) UnmarshalText(text []byte) error {
+	var m moment
+	if err := m.UnmarshalText(text); err != nil {
+		return err
+	}
+	if m < moment(time.Millisecond) {
+		return fmt.Errorf("want more than nothing, not %.40q", text)
+	}
+	*s = span(m)
 	return nil
 }
 
@@ -131,6 +148,9 @@ func (e *eventText) UnmarshalText(text []byte) (err error) {
 	if e.data, err = strconv.ParseUint(strings.TrimSpace(number), 10, 64); err != nil {
 		return fmt.Errorf("%.40q: want a whole number after %s", e.text, word)
 	}
+	if e.kind == abi.EventTypeXidCriticalError && !isXid(e.data) {
+		return errXid(e.data)
+	}
 	return nil
 }
 
@@ -197,12 +217,9 @@ func (s *scenario) check() error {
 	if len(s.Steps) == 0 {
 		return fmt.Errorf("%s:1: steps is empty: nothing would happen", s.file)
 	}
-	if s.Duration < moment(time.Millisecond) {
-		return fmt.Errorf("%s:1: duration: want more than nothing", s.file)
-	}
 	for i := range s.Steps {
 		p := &s.Steps[i]
-		if err := p.check(s.Duration); err != nil {
+		if err := p.check(moment(s.Duration)); err != nil {
 			return s.wrong(p.line, err)
 		}
 	}
@@ -252,6 +269,15 @@ func (p *step) ofNode() bool {
 	return len(p.Set.Keys) > 0
 }
 
+// aboutNode says whether all that the step does happens to the node.
+func (p *step) aboutNode() bool {
+	set, fail, heal := p.Set.Keys != nil, p.Fail.Kind != "", p.Heal.Kind != ""
+	if p.Event.kind != 0 || p.Process.Keys != nil || p.End != 0 || !set && !fail && !heal {
+		return false
+	}
+	return (!set || p.ofNode()) && (!fail || failsNode(p.Fail.Fault)) && (!heal || failsNode(p.Heal.Fault))
+}
+
 // failsNode says whether a fault is the node's: one that GPUs cannot have.
 func failsNode(f change.Fault) bool {
 	kind, err := change.KindOf(f.Kind)
@@ -279,6 +305,9 @@ type play struct {
 	gpus  []string // instead of the scenario's
 	speed float64
 	start int64 // in ms since 1970
+	// rehearsing says that nobody else can do something between two steps.
+	rehearsing bool
+	follower   *state.Follower
 }
 
 // at is when a moment of the scenario comes, in ms since 1970.
@@ -286,15 +315,18 @@ func (p *play) at(m moment) int64 {
 	return p.start + int64(math.Ceil(float64(time.Duration(m).Milliseconds())/p.speed))
 }
 
+// end is when the scenario ends, in ms since 1970.
+func (p *play) end() int64 { return p.at(moment(p.Duration)) }
+
 // step does what happens at one time.
 func (p *play) step(t *change.Tx, s *step) error {
 	list, err := p.about(p.node, s, p.gpus)
 	if err != nil {
 		return p.wrong(s.line, err)
 	}
-	until := p.at(p.Duration)
+	until := p.end()
 	if s.For != 0 {
-		until = min(until, p.at(s.At+s.For))
+		until = min(until, p.at(s.At+moment(s.For)))
 	}
 	by := change.ByScenario + p.id
 	wrong := func(i int, err error) error { return p.wrong(s.line, about(i, err)) }
@@ -308,20 +340,22 @@ func (p *play) step(t *change.Tx, s *step) error {
 			return wrong(-1, err)
 		}
 	}
+	if s.Heal.Kind != "" && failsNode(s.Heal.Fault) {
+		if err := p.heal(t, -1, by, s.Heal.Kind); err != nil {
+			return wrong(-1, err)
+		}
+	}
 	for _, i := range list {
 		if s.End != 0 {
 			if n, err := t.RemoveProcesses(i, p.ends(s.End, by)); err != nil {
 				return wrong(i, err)
-			} else if n == 0 {
+			} else if n == 0 && p.rehearsing {
 				return wrong(i, fmt.Errorf("end: the scenario has no process %d there", s.End))
 			}
 		}
-		if s.Heal.Kind != "" {
-			of := by + ":" + s.Heal.Kind
-			if n, err := t.DropLayers(i, func(l state.Layer) bool { return l.By == of }); err != nil {
+		if s.Heal.Kind != "" && !failsNode(s.Heal.Fault) {
+			if err := p.heal(t, i, by, s.Heal.Kind); err != nil {
 				return wrong(i, err)
-			} else if n == 0 {
-				return wrong(i, fmt.Errorf("heal: no earlier step lets the GPU fail by %s", s.Heal.Kind))
 			}
 		}
 		if s.Set.Keys != nil && !s.ofNode() {
@@ -347,9 +381,56 @@ func (p *play) step(t *change.Tx, s *step) error {
 	return nil
 }
 
+// heal takes back a fault of an earlier step. When the scenario is played for good, the fault may be gone already: somebody
+// has healed it, or the machine is so slow that its time is over.
+func (p *play) heal(t *change.Tx, i int, by, kind string) error {
+	of := by + ":" + kind
+	n, err := t.DropLayers(i, func(l state.Layer) bool { return l.By == of })
+	if err == nil && n == 0 && p.rehearsing {
+		err = fmt.Errorf("heal: no earlier step brings %s about", kind)
+	}
+	return err
+}
+
+// errEnded means that somebody has ended the scenario by nvmlfab heal --play.
+var errEnded = errors.New("nvmlfab heal --play has ended it")
+
 // does is the change of a step. What somebody else has done meanwhile can let it fail: the scenario then ends.
 func (p *play) does(s *step) func(*change.Tx) error {
-	return func(t *change.Tx) error { return p.step(t, s) }
+	return func(t *change.Tx) error {
+		if !p.playing(t.State()) && t.Now < p.end() {
+			return errEnded
+		}
+		return p.step(t, s)
+	}
+}
+
+// playing reports whether the node is one on which this scenario is being played.
+func (p *play) playing(s *state.State) bool {
+	return s != nil && slices.Contains(s.Node.Plays, state.Play{ID: p.id, Started: p.start, Until: p.end()})
+}
+
+// begin notes on the node that the scenario is being played.
+func (p *play) begin() error {
+	p.follower = p.node.dir.Follow()
+	return p.node.change(func(t *change.Tx) error {
+		p.start = t.Now
+		return t.BeginScenario(p.id, p.end())
+	})
+}
+
+// over reports whether somebody has ended the scenario since the last time.
+func (p *play) over() bool {
+	changed, number := p.follower.Look()
+	if !changed {
+		return false
+	}
+	s, err := p.node.dir.Read(nil)
+	if err != nil && !errors.Is(err, state.ErrNewer) {
+		return false // the next step says so
+	}
+	p.follower.Seen(number, 0)
+	return !p.playing(s) && time.Now().UnixMilli() < p.end()
 }
 
 // ends is true for the scenario's processes with a pid.
@@ -377,8 +458,14 @@ func (p *play) rehearse() error {
 	if err := p.node.read(); err != nil {
 		return err
 	}
+	p.rehearsing = true
+	defer func(speed float64) { p.rehearsing, p.speed = false, speed }(p.speed)
+	p.speed = 1 // so that no two steps fall into one ms
 	p.start = time.Now().UnixMilli()
 	t := change.Begin(p.node.source, state.Product, p.start)
+	if err := t.BeginScenario(p.id, p.end()); err != nil {
+		return fmt.Errorf("--id: %w", err)
+	}
 	for i := range p.Steps {
 		t.Now = p.at(p.Steps[i].At)
 		if err := p.step(t, &p.Steps[i]); err != nil {
@@ -431,7 +518,7 @@ func (s *scenario) what(n *node, p *step, gpus []string) string {
 		parts = append(parts, fmt.Sprintf("process %v begins", p.Process.Keys["pid"]))
 	}
 	who := "node"
-	if list, err := s.about(n, p, gpus); err == nil && !p.ofNode() {
+	if list, err := s.about(n, p, gpus); err == nil && !p.aboutNode() {
 		var names []string
 		for _, i := range list {
 			names = append(names, strconv.Itoa(i))

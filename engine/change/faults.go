@@ -232,7 +232,25 @@ func (t *Tx) EndScenario(i int, id string) (bool, error) {
 		return false, err
 	}
 	ended, err := t.endProcesses(i, func(p state.Process) bool { return of(p.By) })
+	if i < 0 {
+		r := t.Record(i)
+		ended += len(r.Plays)
+		r.Plays = slices.DeleteFunc(r.Plays, func(p state.Play) bool { return p.ID == id })
+		ended -= len(r.Plays)
+	}
 	return n+ended > 0, err
+}
+
+// BeginScenario notes that a scenario is being played from now until a time in ms since 1970. No other of the same id may
+// be played at the time.
+func (t *Tx) BeginScenario(id string, until int64) error {
+	r := t.Record(-1)
+	t.expire(-1, r)
+	if slices.ContainsFunc(r.Plays, func(p state.Play) bool { return p.ID == id }) {
+		return fmt.Errorf("%s is being played already, or was and has been killed: nvmlfab heal --play %[1]s ends it", id)
+	}
+	r.Plays = append(r.Plays, state.Play{ID: id, Started: t.Now, Until: until})
+	return nil
 }
 
 // event is an event of a type.

@@ -82,6 +82,8 @@ type Record struct {
 	Counters map[string]Checkpoint `json:"counters,omitempty"`
 	// Warmth is how warm the GPU was when its load changed.
 	Warmth *Warmth `json:"warmth,omitempty"`
+	// Plays are the scenarios that are being played; only the node has them.
+	Plays []Play `json:"plays,omitempty"`
 
 	more map[string]json.RawMessage
 }
@@ -163,6 +165,13 @@ type Checkpoint struct {
 type Warmth struct {
 	Second int64   `json:"second"`
 	Part   float64 `json:"part"`
+}
+
+// Play is a scenario that is being played, from one time to another, in ms since 1970.
+type Play struct {
+	ID      string `json:"id"`
+	Started int64  `json:"started"`
+	Until   int64  `json:"until"`
 }
 
 // Event is something that happened to a GPU, or to the node.
@@ -258,7 +267,7 @@ func (s *State) Change(uuid profiles.UUID) *Record {
 		r.Set[i].Keys = maps.Clone(r.Set[i].Keys)
 	}
 	r.Processes, r.Accounted, r.Counters = slices.Clone(r.Processes), slices.Clone(r.Accounted), maps.Clone(r.Counters)
-	r.Instances = slices.Clone(r.Instances)
+	r.Instances, r.Plays = slices.Clone(r.Instances), slices.Clone(r.Plays)
 	for i := range r.Instances {
 		r.Instances[i].Parts = slices.Clone(r.Instances[i].Parts)
 	}
@@ -324,7 +333,7 @@ func (r *Record) Ends(now int64) (next int64) {
 
 // Empty reports whether nothing is changed.
 func (r *Record) Empty() bool {
-	return len(r.Set)+len(r.Processes)+len(r.Accounted)+len(r.Instances)+len(r.Counters)+len(r.more) == 0 && r.Warmth == nil && r.Drain == "" && !r.Divided
+	return len(r.Set)+len(r.Processes)+len(r.Accounted)+len(r.Instances)+len(r.Counters)+len(r.Plays)+len(r.more) == 0 && r.Warmth == nil && r.Drain == "" && !r.Divided
 }
 
 // head is the part of state.json before the devices.
@@ -453,7 +462,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &r.more); err != nil {
 		return err
 	}
-	for _, key := range []string{"at", "set", "drain", "processes", "accounted", "instances", "divided", "counters", "warmth"} {
+	for _, key := range []string{"at", "set", "drain", "processes", "accounted", "instances", "divided", "counters", "warmth", "plays"} {
 		delete(r.more, key)
 	}
 	return nil
