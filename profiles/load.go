@@ -135,26 +135,27 @@ func documents(data []byte) ([]*yaml.Node, error) {
 
 var errEmpty = errors.New("is empty: want at least extends or devices")
 
-var (
-	yamlError     = lazily(`^yaml: (?:line (\d+): )?(.*)`)
-	unknownAnchor = lazily(`^unknown anchor '(.*)' referenced`)
-)
-
 // syntax takes the line from an error of the YAML parser, or finds it if the parser does not say.
 func syntax(err error, data []byte) error {
-	m := yamlError().FindStringSubmatch(err.Error())
-	if m == nil {
+	text, ok := strings.CutPrefix(err.Error(), "yaml: ")
+	if !ok {
 		return err
 	}
-	line, _ := strconv.Atoi(m[1])
-	text := m[2]
-	if strings.HasPrefix(m[2], "did not find expected") { // such errors count lines from 0
+	text, _, _ = strings.Cut(text, "\n")
+	line := 0
+	if number, rest, ok := strings.Cut(strings.TrimPrefix(text, "line "), ": "); ok && strings.HasPrefix(text, "line ") {
+		if n, err := strconv.Atoi(number); err == nil {
+			line, text = n, rest
+		}
+	}
+	if strings.HasPrefix(text, "did not find expected") { // such errors count lines from 0
 		line++
 	}
-	if anchor := unknownAnchor().FindStringSubmatch(m[2]); anchor != nil {
-		before, _, _ := bytes.Cut(data, []byte("*"+anchor[1]))
+	if anchor, ok := strings.CutPrefix(text, "unknown anchor '"); ok {
+		anchor, _, _ = strings.Cut(anchor, "' referenced")
+		before, _, _ := bytes.Cut(data, []byte("*"+anchor))
 		line = 1 + bytes.Count(before, []byte("\n"))
-		text = "unknown anchor '" + short(anchor[1]) + "' referenced"
+		text = "unknown anchor '" + short(anchor) + "' referenced"
 	}
 	last := 1 + bytes.Count(bytes.TrimRight(data, "\n"), []byte("\n"))
 	return &Error{Line: min(max(line, 1), last), Text: "is not YAML: " + text}

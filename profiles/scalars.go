@@ -3,37 +3,37 @@ package profiles
 import (
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 )
 
-// lazily compiles an expression at its first use, so that a process without a profile file does not pay for it.
-func lazily(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+// digits reports whether text has one of the given lengths and holds hexadecimal digits alone.
+func digits(text string, lengths ...int) bool {
+	return slices.Contains(lengths, len(text)) && strings.Trim(text, "0123456789abcdefABCDEF") == ""
 }
 
 // UUID is a GPU's identifier: GPU- and a UUID in lower case.
 type UUID string
 
-var gpuUUID = lazily(`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-
 // UnmarshalText accepts GPU- and a UUID other than the all-zero one, which real software takes for a missing GPU.
 func (u *UUID) UnmarshalText(text []byte) error {
-	s := string(text)
-	if rest, ok := strings.CutPrefix(s, "GPU-"); ok {
-		s = "GPU-" + strings.ToLower(rest)
-	}
-	if !gpuUUID().MatchString(s) {
+	rest, ok := strings.CutPrefix(string(text), "GPU-")
+	if !ok || !uuidDigits(rest) {
 		return fmt.Errorf("bad UUID %s: want GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hexadecimal digits", quote(text))
 	}
-	if strings.Trim(s[len("GPU-"):], "0-") == "" {
+	if strings.Trim(rest, "0-") == "" {
 		return fmt.Errorf("the all-zero UUID names no device: give each device its own, or none to have one generated")
 	}
-	*u = UUID(s)
+	*u = UUID("GPU-" + strings.ToLower(rest))
 	return nil
+}
+
+// uuidDigits reports whether text is 32 hexadecimal digits in groups of 8, 4, 4, 4 and 12.
+func uuidDigits(text string) bool {
+	groups := strings.Split(text, "-")
+	return len(groups) == 5 && digits(groups[0], 8) && digits(groups[1], 4) && digits(groups[2], 4) &&
+		digits(groups[3], 4) && digits(groups[4], 12)
 }
 
 // DeviceName is a device's index or UUID.
@@ -59,17 +59,20 @@ type BusID struct {
 	Bus, Device, Function uint8
 }
 
-var busID = lazily(`^(?:([0-9A-Fa-f]{4}|[0-9A-Fa-f]{8}):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])$`)
-
 // UnmarshalText accepts domain:bus:device.function with 8 or 4 digits of domain or none, in either case.
 func (b *BusID) UnmarshalText(text []byte) error {
-	m := busID().FindSubmatch(text)
-	if m == nil {
+	address, function, _ := strings.Cut(string(text), ".")
+	parts := strings.Split(address, ":")
+	if len(parts) == 2 {
+		parts = slices.Insert(parts, 0, "0000")
+	}
+	if len(parts) != 3 || !digits(parts[0], 4, 8) || !digits(parts[1], 2) || !digits(parts[2], 2) ||
+		len(function) != 1 || function < "0" || function > "7" {
 		return fmt.Errorf("bad bus id %s: want domain:bus:device.function such as 0000:53:00.0", quote(text))
 	}
 	var n [4]uint64
-	for i := range n {
-		n[i], _ = strconv.ParseUint(string(m[i+1]), 16, 32) // only an absent domain fails, and it is 0
+	for i, part := range append(parts, function) {
+		n[i], _ = strconv.ParseUint(part, 16, 32) // digits alone are left
 	}
 	if n[2] > 0x1f {
 		return fmt.Errorf("bad bus id %s: a bus has devices 00 to 1f", quote(text))
@@ -109,8 +112,8 @@ type PState uint8
 
 // UnmarshalText accepts P0 to P15.
 func (p *PState) UnmarshalText(text []byte) error {
-	digits, ok := strings.CutPrefix(string(text), "P")
-	n, err := strconv.ParseUint(digits, 10, 8)
+	number, ok := strings.CutPrefix(string(text), "P")
+	n, err := strconv.ParseUint(number, 10, 8)
 	if !ok || err != nil || n > 15 {
 		return fmt.Errorf("bad performance state %s: want P0 to P15", quote(text))
 	}
@@ -149,11 +152,11 @@ type ClusterUUID [16]byte
 
 // UnmarshalText accepts 32 hexadecimal digits, with or without dashes.
 func (c *ClusterUUID) UnmarshalText(text []byte) error {
-	digits := strings.ReplaceAll(string(text), "-", "")
-	if len(digits) != 32 {
+	plain := strings.ReplaceAll(string(text), "-", "")
+	if len(plain) != 32 {
 		return fmt.Errorf("bad cluster UUID %s: want 32 hexadecimal digits", quote(text))
 	}
-	if _, err := hex.Decode(c[:], []byte(digits)); err != nil {
+	if _, err := hex.Decode(c[:], []byte(plain)); err != nil {
 		return fmt.Errorf("bad cluster UUID %s: want 32 hexadecimal digits", quote(text))
 	}
 	return nil
@@ -190,19 +193,22 @@ func (c *CPUSet) UnmarshalText(text []byte) error {
 // ClockSteps are clocks, highest first, in MHz.
 type ClockSteps []uint32
 
-var clockSteps = lazily(`^([1-9][0-9]{0,4}(?:\.5)?)\.\.([1-9][0-9]{0,4}(?:\.5)?)/([1-9][0-9]{0,4}(?:\.5)?)$`)
-
 // UnmarshalText accepts highest..lowest/step, all in MHz and with halves, such as 2062.5..120/7.5. A clock that ends in a
 // half counts as the whole number below, as drivers list it.
 func (c *ClockSteps) UnmarshalText(text []byte) error {
-	m := clockSteps().FindSubmatch(text)
-	if m == nil {
-		return fmt.Errorf("bad clocks %s: want a list, or highest..lowest/step such as 1410..210/15", quote(text))
-	}
+	bounds, by, _ := strings.Cut(string(text), "/")
+	high, low, _ := strings.Cut(bounds, "..")
 	var halves [3]uint32 // in units of half a MHz
-	for i := range halves {
-		n, _ := strconv.ParseFloat(string(m[i+1]), 64) // the pattern lets only such numbers through
+	for i, clock := range []string{high, low, by} {
+		whole, isHalf := strings.CutSuffix(clock, ".5")
+		n, err := strconv.ParseUint(whole, 10, 32)
+		if err != nil || n > 99999 || whole[0] == '0' {
+			return fmt.Errorf("bad clocks %s: want a list, or highest..lowest/step such as 1410..210/15", quote(text))
+		}
 		halves[i] = uint32(2 * n)
+		if isHalf {
+			halves[i]++
+		}
 	}
 	highest, lowest, step := halves[0], halves[1], halves[2]
 	if lowest > highest || (highest-lowest)%step != 0 {

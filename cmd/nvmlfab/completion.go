@@ -245,8 +245,8 @@ func argumentsOf(command, argument string, words []string) (list []string) {
 			}
 		}
 	case "kind":
-		for i := range change.Kinds {
-			if k := &change.Kinds[i]; forGPU && k.GPU || !forGPU && k.Node || strings.HasSuffix(command, "heal") {
+		for _, k := range change.Kinds() {
+			if forGPU && k.GPU || !forGPU && k.Node || strings.HasSuffix(command, "heal") {
 				list = append(list, k.Name)
 			}
 		}

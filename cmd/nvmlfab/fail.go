@@ -59,8 +59,8 @@ func errXid(n uint64) error {
 func faultTable(of func(*change.Kind) bool) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for i := range change.Kinds {
-		if k := &change.Kinds[i]; of(k) {
+	for _, k := range change.Kinds() {
+		if of(&k) {
 			fmt.Fprintf(w, "    %s\t%s\n", k.Name, k.Help)
 		}
 	}

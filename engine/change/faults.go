@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
@@ -63,28 +64,31 @@ type Kind struct {
 // Waits says whether the kind can strike after a number of calls or by chance.
 func (k *Kind) Waits() bool { return k.Mode != "" }
 
-// Kinds are all kinds of faults, in the order in which people read them.
-var Kinds = slices.Concat([]Kind{
-	mode("lost", "lost", "NVML answers GPU is lost; sends Xid 79", xidFallenOffBus, ""),
-	mode("fallen-off-bus", "fallen_off_bus", "as lost: the GPU is no longer on the PCI bus; sends Xid 79", xidFallenOffBus, ""),
-	{Name: "ecc-uncorrectable", Counts: true, Mode: "ecc_uncorrectable", GPU: true, fail: uncorrectable,
-		Help: "counts an uncorrectable memory error, which wants a reset; sends Xid 48 and a double bit ECC event"},
-	{Name: "ecc-correctable", Counts: true, GPU: true, fail: correctable, Help: "counts a corrected memory error; sends a single bit ECC event"},
-	{Name: "sram-ecc", Counts: true, GPU: true, fail: sram, Help: "counts an uncorrectable error of the memory on the chip; sends Xid 94 and a double bit ECC event"},
-	{Name: "row-remap-pending", Counts: true, GPU: true, fail: remapPending, Help: "a memory row waits for a reset to be replaced; sends Xid 63"},
-	{Name: "row-remap-failure", GPU: true, fail: remapFailed, Help: "a memory row could not be replaced; sends Xid 64"},
-	{Name: "xid", GPU: true, fail: xid, Help: "sends the Xid error of a number, and changes nothing else"},
-	{Name: "nvlink-error", GPU: true, fail: linkErrors, Help: "the error counters of the GPU's NVLinks grow; sends Xid 74"},
-	mode("reset-required", "reset_required", "NVML answers GPU requires reset; sends Xid 154", xidGPUNeedsRecovery, "gpu_reset"),
-	mode("not-ready", "not_ready", "NVML answers not ready; of the node, so does nvmlInit", 0, ""),
-	mode("no-permission", "no_permission", "NVML answers no permission; of the node, so does nvmlInit", 0, ""),
-	mode("timeout", "timeout", "NVML answers timeout; of the node, so does nvmlInit", 0, ""),
-	mode("unknown-error", "unknown_error", "NVML answers unknown error; of the node, so does nvmlInit", 0, ""),
-}, fabricKinds(), []Kind{
-	{Name: "lib-rm-version-mismatch", Node: true, node: "lib_rm_version_mismatch", Help: "nvmlInit answers driver/library version mismatch"},
-	{Name: "driver-not-loaded", Node: true, node: "driver_not_loaded", Help: "nvmlInit answers driver not loaded"},
-	{Name: "gpu-not-found", Node: true, node: "gpu_not_found", Help: "nvmlInit answers that there is no GPU"},
-	{Name: "irq-issue", Node: true, node: "irq_issue", Help: "nvmlInit answers that the GPU's interrupts do not arrive"},
+// Kinds are all kinds of faults, in the order in which people read them. They are made when somebody asks, since most
+// processes that load the library do not.
+var Kinds = sync.OnceValue(func() []Kind {
+	return slices.Concat([]Kind{
+		mode("lost", "lost", "NVML answers GPU is lost; sends Xid 79", xidFallenOffBus, ""),
+		mode("fallen-off-bus", "fallen_off_bus", "as lost: the GPU is no longer on the PCI bus; sends Xid 79", xidFallenOffBus, ""),
+		{Name: "ecc-uncorrectable", Counts: true, Mode: "ecc_uncorrectable", GPU: true, fail: uncorrectable,
+			Help: "counts an uncorrectable memory error, which wants a reset; sends Xid 48 and a double bit ECC event"},
+		{Name: "ecc-correctable", Counts: true, GPU: true, fail: correctable, Help: "counts a corrected memory error; sends a single bit ECC event"},
+		{Name: "sram-ecc", Counts: true, GPU: true, fail: sram, Help: "counts an uncorrectable error of the memory on the chip; sends Xid 94 and a double bit ECC event"},
+		{Name: "row-remap-pending", Counts: true, GPU: true, fail: remapPending, Help: "a memory row waits for a reset to be replaced; sends Xid 63"},
+		{Name: "row-remap-failure", GPU: true, fail: remapFailed, Help: "a memory row could not be replaced; sends Xid 64"},
+		{Name: "xid", GPU: true, fail: xid, Help: "sends the Xid error of a number, and changes nothing else"},
+		{Name: "nvlink-error", GPU: true, fail: linkErrors, Help: "the error counters of the GPU's NVLinks grow; sends Xid 74"},
+		mode("reset-required", "reset_required", "NVML answers GPU requires reset; sends Xid 154", xidGPUNeedsRecovery, "gpu_reset"),
+		mode("not-ready", "not_ready", "NVML answers not ready; of the node, so does nvmlInit", 0, ""),
+		mode("no-permission", "no_permission", "NVML answers no permission; of the node, so does nvmlInit", 0, ""),
+		mode("timeout", "timeout", "NVML answers timeout; of the node, so does nvmlInit", 0, ""),
+		mode("unknown-error", "unknown_error", "NVML answers unknown error; of the node, so does nvmlInit", 0, ""),
+	}, fabricKinds(), []Kind{
+		{Name: "lib-rm-version-mismatch", Node: true, node: "lib_rm_version_mismatch", Help: "nvmlInit answers driver/library version mismatch"},
+		{Name: "driver-not-loaded", Node: true, node: "driver_not_loaded", Help: "nvmlInit answers driver not loaded"},
+		{Name: "gpu-not-found", Node: true, node: "gpu_not_found", Help: "nvmlInit answers that there is no GPU"},
+		{Name: "irq-issue", Node: true, node: "irq_issue", Help: "nvmlInit answers that the GPU's interrupts do not arrive"},
+	})
 })
 
 // initFailures are the kinds of GPU faults that the node can have too.
@@ -120,11 +124,12 @@ func failure(mode string) profiles.Settings {
 func KindOf(name string) (*Kind, error) {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	var names []string
-	for i := range Kinds {
-		if Kinds[i].Name == name {
-			return &Kinds[i], nil
+	kinds := Kinds()
+	for i := range kinds {
+		if kinds[i].Name == name {
+			return &kinds[i], nil
 		}
-		names = append(names, Kinds[i].Name)
+		names = append(names, kinds[i].Name)
 	}
 	if near := profiles.Nearest(name, names); near != "" {
 		return nil, fmt.Errorf("unknown fault %.60q: did you mean %q?", name, near)

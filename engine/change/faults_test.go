@@ -56,7 +56,7 @@ func TestFaults(t *testing.T) {
 		"lost": {79}, "fallen-off-bus": {79}, "ecc-uncorrectable": {48}, "sram-ecc": {94}, "row-remap-pending": {63},
 		"row-remap-failure": {64}, "nvlink-error": {74}, "reset-required": {154}, "xid": {31},
 	}
-	for _, k := range change.Kinds {
+	for _, k := range change.Kinds() {
 		if !k.GPU {
 			continue
 		}
@@ -145,7 +145,7 @@ func TestNodeFaults(t *testing.T) {
 		require.NoError(t, err)
 		return b.System.InitFailure.Value
 	}
-	for _, k := range change.Kinds {
+	for _, k := range change.Kinds() {
 		if k.Node {
 			require.NoError(t, commit(t, &s, now, func(tx *change.Tx) error { return tx.Fail(-1, "", 0, change.Fault{Kind: k.Name}) }))
 			assert.Equal(t, k.Name, dashed(failure()))

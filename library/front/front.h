@@ -127,6 +127,7 @@ nvmlReturn_t nvmlfab_unknown_slot(void);
 
 /* Loads a core if this process has none; the caller holds the lock. */
 nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore);
+void nvmlfab_drop_constants(void);
 
 /* The lock for all that nvmlInit and nvmlShutdown change. Its holder gets no signals and cannot be cancelled: a
  * signal handler may fork, and a fork waits for the lock. */

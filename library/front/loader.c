@@ -309,26 +309,31 @@ static void open_core(void *arg)
     opening->core = dlopen(opening->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-/* Gives back the pages of the core's relocations, a third of a megabyte. The dynamic linker has read them and nobody
- * needs them any more. They are file pages, so the kernel can read them again if somebody does. */
-static void drop_relocations(void *core)
+static ElfW(Addr) base; /* the address that the newest core was loaded at */
+
+static int drop_constants(struct dl_phdr_info *library, size_t size, void *unused)
 {
-    struct link_map *map;
-    if (dlinfo(core, RTLD_DI_LINKMAP, &map) != 0)
-        return;
-    uintptr_t start = 0, size = 0;
-    for (const ElfW(Dyn) *d = map->l_ld; d->d_tag != DT_NULL; d++) {
-        if (d->d_tag == DT_RELA)
-            start = d->d_un.d_ptr;
-        if (d->d_tag == DT_RELASZ)
-            size = d->d_un.d_val;
-    }
-    if (start < map->l_addr) /* a C library that does not add the base address */
-        start += map->l_addr;
+    (void)size;
+    (void)unused;
+    if (library->dlpi_addr != base)
+        return 0;
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t first = (start + page - 1) / page * page, end = (start + size) / page * page;
-    if (size > 0 && first < end)
-        madvise((void *)first, end - first, MADV_DONTNEED);
+    for (unsigned i = 0; i < library->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &library->dlpi_phdr[i];
+        const uintptr_t start = (base + segment->p_vaddr) / page * page, end = base + segment->p_vaddr + segment->p_filesz;
+        if (segment->p_type == PT_LOAD && segment->p_flags == PF_R)
+            madvise((void *)start, end - start, MADV_DONTNEED);
+    }
+    return 1;
+}
+
+/* Gives back the core's pages that nobody can write: relocations, which only the dynamic linker needs, and tables, most of
+ * which only the start of Go's runtime needs. That is more than a megabyte. The pages are the file's, so that the kernel maps
+ * one again when somebody reads it. */
+void nvmlfab_drop_constants(void)
+{
+    if (base != 0)
+        dl_iterate_phdr(drop_constants, NULL);
 }
 
 /* Loads path and compares hashes. The dynamic linker needs some 20 KB of stack, which the calling thread may not
@@ -349,7 +354,9 @@ static nvmlReturn_t greet(const char *path, struct nvmlfab_space *space, nvmlfab
         return NVML_ERROR_LIBRARY_NOT_FOUND;
     }
 
-    drop_relocations(opening.core);
+    struct link_map *map;
+    int mapped = dlinfo(opening.core, RTLD_DI_LINKMAP, &map) == 0;
+    base = mapped ? map->l_addr : 0;
     nvmlReturn_t answer = NVML_ERROR_LIBRARY_NOT_FOUND;
     nvmlfab_call_fn call;
     void *symbol = dlsym(opening.core, "nvmlfab_call");
@@ -365,8 +372,7 @@ static nvmlReturn_t greet(const char *path, struct nvmlfab_space *space, nvmlfab
         *out = call;
         answer = NVML_SUCCESS;
     }
-    struct link_map *map;
-    if (dlinfo(opening.core, RTLD_DI_LINKMAP, &map) == 0)
+    if (mapped)
         host_restore_process(&process, map->l_ld);
     return answer;
 }
@@ -410,8 +416,10 @@ nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
         unlink(copy);
     if (fd >= 0)
         close(fd);
-    if (answer == NVML_SUCCESS && restore)
+    if (answer == NVML_SUCCESS && restore) {
         answer = (nvmlReturn_t)call(NVMLFAB_RESTORE, NULL);
+        nvmlfab_drop_constants();
+    }
     if (answer == NVML_SUCCESS) {
         atomic_store_explicit(&nvmlfab_front.call, call, memory_order_release);
     } else if (!forked) { /* the next nvmlInit searches again */

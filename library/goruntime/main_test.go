@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,7 +84,7 @@ func TestEveryMinorReleaseIsPatched(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			release(t, version, same)
 			for kind, want := range map[string][]string{
-				"library": {"sigtab_linux_generic.go", "netpoll_epoll.go", "stack.go", "rlimit.go"},
+				"library": {"sigtab_linux_generic.go", "netpoll_epoll.go", "stack.go", "rlimit.go", "regexp.go", "exec.go"},
 				"exec":    {"sigtab_linux_generic.go", "fds_unix.go"},
 			} {
 				dir, stderr := t.TempDir(), &strings.Builder{}
@@ -100,6 +101,48 @@ func TestEveryMinorReleaseIsPatched(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestExpressionsAreCompiledLate: an expression of MustCompile costs nothing until it is used, and matches as it does
+// without the change. One that is wrong panics at its first use.
+func TestExpressionsAreCompiledLate(t *testing.T) {
+	dir := t.TempDir()
+	expressions := slices.DeleteFunc(slices.Clone(changes["library"]), func(c change) bool { return !strings.HasPrefix(c.file, "regexp/") })
+	replace, err := patch(expressions, wanted, goroot(t), dir) // alone, since to compile the runtime again takes long
+	require.NoError(t, err)
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o644))
+	program := filepath.Join(dir, "late.go")
+	require.NoError(t, os.WriteFile(program, []byte(`package main
+
+import (
+	"fmt"
+	"regexp"
+	"sync"
+)
+
+var number, wrong = regexp.MustCompile("^[0-9]+(\\.[0-9]*)?$"), regexp.MustCompile("(")
+
+func main() {
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for range 1000 {
+				if !number.MatchString("12.5") || number.MatchString("12,5") || number.FindStringIndex("x") != nil {
+					panic("matches otherwise")
+				}
+			}
+		})
+	}
+	wait.Wait()
+	defer func() { fmt.Println(recover()) }()
+	wrong.MatchString("")
+}
+`), 0o644))
+	out, err := exec.Command("go", "run", "-overlay", filepath.Join(dir, "overlay.json"), program).CombinedOutput()
+	require.NoError(t, err, string(out))
+	assert.Equal(t, "error parsing regexp: missing closing ): `(`\n", string(out))
 }
 
 func TestAnyOtherRuntimeIsRefused(t *testing.T) {
