@@ -44,12 +44,13 @@ complete -o default -F _nvmlfab nvmlfab
 _nvmlfab() {
     local -a found
     found=("${(@f)$("${words[1]}" complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-    if (( ${#found[1]} )); then
-        compadd -Q -- "${(@)found:#*=}"
-        compadd -Q -S '' -- "${(@M)found:#*=}"
-    else
+    if (( ! ${#found[1]} )); then
         _files
+        return
     fi
+    compadd -Q -- "${(@)found:#*=}"
+    compadd -Q -S '' -- "${(@M)found:#*=}"
+    return 0
 }
 if [ "$funcstack[1]" = "_nvmlfab" ]; then
     _nvmlfab "$@"
@@ -59,9 +60,14 @@ fi
 `,
 	"fish": `function __nvmlfab_complete
     set -l words (commandline -opc) (commandline -ct)
-    $words[1] complete -- $words[2..-1] 2>/dev/null
+    set -l found ($words[1] complete -- $words[2..-1] 2>/dev/null)
+    if test (count $found) -gt 0
+        printf '%s\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
-complete -c nvmlfab -a '(__nvmlfab_complete)'
+complete -c nvmlfab -f -a '(__nvmlfab_complete)'
 `,
 }
 

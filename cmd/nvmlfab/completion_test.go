@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,26 +42,5 @@ func TestComplete(t *testing.T) {
 			continue
 		}
 		assert.Equal(t, want, got, line)
-	}
-}
-
-// TestCompletionScripts: the shells that this machine has take the scripts, and complete by them.
-func TestCompletionScripts(t *testing.T) {
-	bin := filepath.Join(tree, "bin")
-	for shell, script := range map[string]string{
-		"bash": `source <(nvmlfab completion bash); COMP_WORDS=(nvmlfab fail --gpu 3 fal); COMP_CWORD=4; _nvmlfab; echo "${COMPREPLY[@]}"`,
-		"fish": `nvmlfab completion fish | source; complete -C "nvmlfab fail --gpu 3 fal"`,
-		"zsh":  `autoload -U compinit; compinit -D; source <(nvmlfab completion zsh); whence -w _nvmlfab >/dev/null && echo fallen-off-bus`,
-	} {
-		path, err := exec.LookPath(shell)
-		if err != nil {
-			t.Logf("without %s: %s", shell, err)
-			continue
-		}
-		cmd := exec.Command(path, "-c", "export PATH="+bin+":$PATH; "+script)
-		if shell == "fish" {
-			cmd = exec.Command(path, "-c", "set -x PATH "+bin+" $PATH; "+script)
-		}
-		assert.Equal(t, outcome{"fallen-off-bus\n", "", 0}, start(t, cmd), shell)
 	}
 }

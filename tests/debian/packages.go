@@ -1,5 +1,10 @@
 package debian
 
+import (
+	"os"
+	"path/filepath"
+)
+
 // entry is one thing to fetch: packages of one suite, unpacked together.
 type entry struct {
 	suite      string
@@ -17,7 +22,11 @@ type adapter struct {
 var adapters = map[string]adapter{
 	"linux-cloud":  {kernelPackages, finishKernel},
 	"linux-source": {nil, finishSource},
+	"fish":         {nil, finishFish},
 }
+
+// finishFish lets fish find its functions, which it looks for beside itself if there is an etc too.
+func finishFish(tree, _ string) error { return os.Symlink("../etc", filepath.Join(tree, "usr", "etc")) }
 
 const (
 	nonFree = "contrib non-free"
@@ -58,6 +67,8 @@ var entries = map[string]entry{
 	"pynvml-12": {"trixie", nonFree, "12.550.89", []string{"python3-pynvml"}},
 	"udev":      {"bookworm", tools, "252", []string{"udev"}},
 	"nvtop":     {"bookworm", tools, "3.0.1", []string{"nvtop", "libncursesw6", "libtinfo6"}},
+	"zsh":       {"bookworm", tools, "5.9", []string{"zsh", "zsh-common"}},
+	"fish":      {"bookworm", tools, "3.6.0", []string{"fish", "fish-common", "libpcre2-32-0"}},
 	"gpustat": {"bookworm", tools, "1.0.0", []string{"gpustat", "python3-blessed", "python3-pkg-resources",
 		"python3-psutil", "python3-pynvml", "python3-six", "python3-wcwidth"}},
 }
