@@ -83,6 +83,9 @@ func TestDrain(t *testing.T) {
 	}
 	events, ret := set.Handle()
 	require.Equal(t, abi.SUCCESS, ret)
+	system, ret := third.Snapshot().NewSystemEventSet()
+	require.Equal(t, abi.SUCCESS, ret)
+	require.Equal(t, abi.SUCCESS, system.Register(abi.SystemEventTypeGpuDriverUnbind|abi.SystemEventTypeGpuDriverBind))
 	require.Equal(t, abi.SUCCESS, DeviceRemoveGpu_v2(first.Snapshot(), pci, abi.DETACH_GPU_REMOVE, abi.PCIE_LINK_SHUT_DOWN))
 	assert.Equal(t, []uint8{0x53, 0x75, 0x86}, buses(first), "the process that removes it enumerates anew")
 	for h, want := range map[uintptr]abi.Return{before: abi.SUCCESS, gone: abi.ERROR_INVALID_ARGUMENT, after: abi.ERROR_INVALID_ARGUMENT} {
@@ -113,6 +116,14 @@ func TestDrain(t *testing.T) {
 	assert.Equal(t, []uint8{0x53, 0x64, 0x75, 0x86}, buses(second))
 	assert.Equal(t, []uint8{0x53, 0x75, 0x86}, buses(third), "others do not get it before they initialise NVML")
 	assert.Equal(t, abi.FEATURE_DISABLED, state(second))
+	for _, want := range []uint64{abi.SystemEventTypeGpuDriverUnbind, abi.SystemEventTypeGpuDriverBind} {
+		third.Snapshot() // looks at the state directory
+		e, ret := system.Next()
+		require.Equal(t, abi.SUCCESS, ret, "other processes hear that the driver lets it go and takes it again")
+		assert.Equal(t, []uint64{want, 0x6400}, []uint64{e.Type, e.Data})
+	}
+	_, ret = system.Next()
+	assert.Equal(t, abi.ERROR_TIMEOUT, ret, "draining is no such event")
 	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, DeviceRemoveGpu_v2(second.Snapshot(), pci, 2, 0))
 }
 

@@ -257,7 +257,7 @@ func argumentsOf(command, argument string, words []string) (list []string) {
 			}
 		}
 	case "event":
-		for _, t := range change.EventTypes {
+		for _, t := range change.EventKinds {
 			list = append(list, t.Name)
 		}
 	case "scenario":

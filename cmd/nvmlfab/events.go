@@ -13,7 +13,6 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/state"
-	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
 type eventsCmd struct {
@@ -30,8 +29,8 @@ type eventsSendCmd struct {
 
 func (eventsSendCmd) Help() string {
 	var names []string
-	for _, t := range change.EventTypes {
-		names = append(names, t.Name)
+	for _, k := range change.EventKinds {
+		names = append(names, k.Name)
 	}
 	return `Programs that wait in nvmlEventSetWait for events of that type and GPU wake up. Nothing else about the GPU changes; nvmlfab
 fail changes the GPU too. Examples:
@@ -39,25 +38,23 @@ fail changes the GPU too. Examples:
     nvmlfab events send --gpu 3 xid 79
     nvmlfab events send --gpu all clock
 
-The events are ` + strings.Join(names, ", ") + `.
+The events are ` + strings.Join(names, ", ") + `. The last two are
+system events: the driver lets the GPU go, or takes it.
 
 ` + whichNode
 }
 
 func (c eventsSendCmd) Run() error {
-	kind, err := change.EventType(c.Event)
+	kind, err := change.EventKindOf(c.Event)
+	if err == nil {
+		err = kind.Check(c.Data)
+	}
 	if err != nil {
 		return err
 	}
 	var data uint64
-	switch {
-	case c.Data != nil:
+	if c.Data != nil {
 		data = *c.Data
-	case strings.EqualFold(c.Event, "xid"):
-		return errors.New("xid wants the number of an Xid error, such as nvmlfab events send --gpu 3 xid 79")
-	}
-	if kind == abi.EventTypeXidCriticalError && !isXid(data) {
-		return errXid(data)
 	}
 	if len(c.GPU) == 0 {
 		return errors.New("say which GPU sends it with --gpu, such as --gpu 3 or --gpu all")
@@ -72,7 +69,7 @@ func (c eventsSendCmd) Run() error {
 	}
 	return n.change(func(t *change.Tx) error {
 		for _, i := range list {
-			t.Event(i, kind, data)
+			t.Send(i, kind, data)
 		}
 		return nil
 	})

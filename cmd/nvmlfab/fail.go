@@ -48,13 +48,6 @@ Faults of the node, which strike at a program's next nvmlInit:
 ` + whichNode
 }
 
-// isXid reports whether a number can be that of an Xid error.
-func isXid(n uint64) bool { return n > 0 && n <= math.MaxUint32 }
-
-func errXid(n uint64) error {
-	return fmt.Errorf("there is no Xid %d: want a number from 1 to %d", n, uint32(math.MaxUint32))
-}
-
 // faultTable is a line for each of some kinds of faults.
 func faultTable(of func(*change.Kind) bool) string {
 	var b strings.Builder
@@ -88,8 +81,9 @@ func (c failCmd) fault() (f change.Fault, kind *change.Kind, err error) {
 		return f, nil, fmt.Errorf("%d: only xid is followed by a number", *c.Number)
 	}
 	if c.Number != nil {
-		if f.Xid = *c.Number; !isXid(f.Xid) {
-			return f, nil, errXid(f.Xid)
+		f.Xid = *c.Number
+		if err := change.CheckXid(f.Xid); err != nil {
+			return f, nil, err
 		}
 		if c.For != nil {
 			return f, nil, errors.New("an Xid happens at once and leaves nothing to heal: leave out --for")

@@ -296,6 +296,10 @@ func TestEvents(t *testing.T) {
 	}
 	assert.Regexp(t, `(?s)^\S+ \S+  GPU 2  xid 33\n\S+ \S+  GPU 2  xid 34\n$`, on(t, dir, "events", "tail", "-n", "2").stdout)
 
+	quietly(t, on(t, dir, "events", "send", "--gpu", "1", "driver-unbind"))
+	assert.Regexp(t, `^\S+ \S+  node  driver-unbind 25600\n$`, on(t, dir, "events", "tail", "-n", "1").stdout)
+	on(t, dir, "events", "send", "--gpu", "1", "driver-bind", "7").fails(t, 1, "driver-bind has no data")
+
 	cmd := exec.Command(filepath.Join(tree, "bin", "nvmlfab"), "events", "tail", "--follow", "-n", "0", "-o", "json")
 	cmd.Env = []string{"NVMLFAB_STATE_DIR=" + dir}
 	out, err := cmd.StdoutPipe()

@@ -15,7 +15,6 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/state"
-	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 	"gopkg.in/yaml.v3"
 )
@@ -128,30 +127,25 @@ func (f *faultText) UnmarshalText(text []byte) error {
 
 // eventText is an event in a word, and its data.
 type eventText struct {
-	kind, data uint64
-	text       string
+	change.EventKind
+	data uint64
+	text string
 }
 
 // UnmarshalText accepts xid 79, clock and the like.
 func (e *eventText) UnmarshalText(text []byte) (err error) {
 	e.text = string(text)
 	word, number, numbered := strings.Cut(strings.TrimSpace(e.text), " ")
-	if e.kind, err = change.EventType(word); err != nil {
+	if e.EventKind, err = change.EventKindOf(word); err != nil {
 		return err
 	}
 	if !numbered {
-		if strings.EqualFold(word, "xid") {
-			return errors.New("xid wants the number of an Xid error, such as xid 79")
-		}
-		return nil
+		return e.Check(nil)
 	}
 	if e.data, err = strconv.ParseUint(strings.TrimSpace(number), 10, 64); err != nil {
 		return fmt.Errorf("%.40q: want a whole number after %s", e.text, word)
 	}
-	if e.kind == abi.EventTypeXidCriticalError && !isXid(e.data) {
-		return errXid(e.data)
-	}
-	return nil
+	return e.Check(&e.data)
 }
 
 // scenarioNames are the shipped scenarios.
@@ -256,7 +250,7 @@ func (p *step) check(duration moment) error {
 }
 
 func (p *step) empty() bool {
-	return p.Set.Keys == nil && p.Fail.Kind == "" && p.Heal.Kind == "" && p.Event.kind == 0 && p.Process.Keys == nil && p.End == 0 && p.Say == ""
+	return p.Set.Keys == nil && p.Fail.Kind == "" && p.Heal.Kind == "" && p.Event.Name == "" && p.Process.Keys == nil && p.End == 0 && p.Say == ""
 }
 
 // ofNode says whether the keys that the step sets are all the node's.
@@ -272,7 +266,7 @@ func (p *step) ofNode() bool {
 // aboutNode says whether all that the step does happens to the node.
 func (p *step) aboutNode() bool {
 	set, fail, heal := p.Set.Keys != nil, p.Fail.Kind != "", p.Heal.Kind != ""
-	if p.Event.kind != 0 || p.Process.Keys != nil || p.End != 0 || !set && !fail && !heal {
+	if p.Event.Name != "" || p.Process.Keys != nil || p.End != 0 || !set && !fail && !heal {
 		return false
 	}
 	return (!set || p.ofNode()) && (!fail || failsNode(p.Fail.Fault)) && (!heal || failsNode(p.Heal.Fault))
@@ -368,8 +362,8 @@ func (p *play) step(t *change.Tx, s *step) error {
 				return wrong(i, err)
 			}
 		}
-		if s.Event.kind != 0 {
-			t.Event(i, s.Event.kind, s.Event.data)
+		if s.Event.Name != "" {
+			t.Send(i, s.Event.EventKind, s.Event.data)
 		}
 		if s.Process.Keys != nil {
 			process := state.Process{ID: p.id + "/" + fmt.Sprint(s.Process.Keys["pid"]), Keys: s.Process.Keys, Until: until, By: by}
@@ -511,7 +505,7 @@ func (s *scenario) what(n *node, p *step, gpus []string) string {
 	if p.Fail.Kind != "" {
 		parts = append(parts, "fail "+p.Fail.text)
 	}
-	if p.Event.kind != 0 {
+	if p.Event.Name != "" {
 		parts = append(parts, "event "+p.Event.text)
 	}
 	if p.Process.Keys != nil {

@@ -94,6 +94,7 @@ func (t *Tx) Remove(address profiles.BusID, gpu abi.DetachGpuState_t, link abi.P
 		return abi.ERROR_IN_USE
 	}
 	t.drained(d.UUID, state.Removed)
+	t.bound(d.PCI.BusID.Value, false)
 	return abi.SUCCESS
 }
 
@@ -118,6 +119,7 @@ func (t *Tx) Discover(address profiles.BusID) abi.Return {
 			continue
 		}
 		t.drained(d.UUID, "")
+		t.bound(slot, true)
 		r := t.after.State.Change(d.UUID)
 		r.Set = slices.DeleteFunc(r.Set, bySetters)
 	}

@@ -6,12 +6,14 @@ import (
 )
 
 // DriverBound sends the system event of a GPU that the driver takes, or lets go.
-func (t *Tx) DriverBound(i int, bound bool) {
+func (t *Tx) DriverBound(i int, bound bool) { t.bound(t.after.Board.Devices[i].PCI.BusID.Value, bound) }
+
+// bound is DriverBound for the GPU of a PCI address.
+func (t *Tx) bound(at profiles.BusID, bound bool) {
 	kind := uint64(abi.SystemEventTypeGpuDriverUnbind)
 	if bound {
 		kind = abi.SystemEventTypeGpuDriverBind
 	}
-	at := t.after.Board.Devices[i].PCI.BusID.Value
 	t.Event(-1, kind, uint64(at.Domain)<<16|uint64(at.Bus)<<8|uint64(at.Device))
 }
 
