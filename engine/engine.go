@@ -114,8 +114,7 @@ func (e *Engine) restore() error {
 
 // config is the source of a node: the text of a profile file or, if there is no text, the name of a shipped board.
 type config struct {
-	name   string // of the file or the board
-	text   []byte
+	base   profiles.Base
 	beside string          // the directory of the profile file, in which overrides.yaml is read
 	state  string          // the state directory; empty if this process shares its state with nobody
 	origin int64           // when counters start
@@ -134,10 +133,10 @@ func (e *Engine) configured() (config, error) {
 	dir := getenv("NVMLFAB_STATE_DIR")
 	if path := getenv("MOCK_NVML_CONFIG"); path != "" {
 		text, err := e.host.ReadFile(path)
-		return config{name: path, text: text, beside: filepath.Dir(path), state: dir}, err
+		return config{base: profiles.Base{Name: path, Text: text}, beside: filepath.Dir(path), state: dir}, err
 	}
 	if name := getenv("NVMLFAB_PROFILE"); name != "" {
-		return config{name: name, state: dir}, nil
+		return config{base: profiles.Base{Name: name}, state: dir}, nil
 	}
 	tree, ok := state.TreeOf(e.host.Library())
 	if path := tree.Profile(); ok && (!private || state.RootsAlone(path)) {
@@ -145,20 +144,17 @@ func (e *Engine) configured() (config, error) {
 			dir = own
 		}
 		text, err := e.host.ReadFile(path)
-		return config{name: path, text: text, state: dir}, err
+		return config{base: profiles.Base{Name: path, Text: text}, state: dir}, err
 	}
-	return config{name: profiles.Default, state: dir}, nil
+	return config{base: profiles.Base{Name: profiles.Default}, state: dir}, nil
 }
 
 func (c config) board() (*profiles.Board, error) {
-	if c.text != nil {
-		return profiles.Parse(c.name, c.text)
+	board, err := c.base.With()
+	if err != nil && c.base.Text == nil {
+		err = fmt.Errorf("NVMLFAB_PROFILE: %w", err)
 	}
-	board, err := profiles.Shipped(c.name)
-	if err != nil {
-		return nil, fmt.Errorf("NVMLFAB_PROFILE: %w", err)
-	}
-	return board, nil
+	return board, err
 }
 
 // Complain prints one line on stderr that says why an answer is an error, for errors that no return code describes.

@@ -156,7 +156,7 @@ func (g *generation) readOverrides() (changed bool, err error) {
 			continue
 		}
 		path := filepath.Join(f.dir.Path(), state.Overrides)
-		if _, err := g.source.base().With(profiles.Layer{Name: path, Text: text}); err != nil {
+		if _, err := g.source.base.With(profiles.Layer{Name: path, Text: text}); err != nil {
 			return false, err
 		}
 		if all != "" {
@@ -172,15 +172,12 @@ func (g *generation) readOverrides() (changed bool, err error) {
 
 // override applies the text of overrides.yaml to the board.
 func (g *generation) override(text string, written int64) error {
-	if err := g.live.Override(g.source.base(), text, written); err != nil {
+	if err := g.live.Override(g.source.base, text, written); err != nil {
 		return err
 	}
 	g.overrides = text
 	return nil
 }
-
-// base is the start of a configuration's profile.
-func (c config) base() profiles.Base { return profiles.Base{Name: c.name, Text: c.text} }
 
 // refresh looks at the directories and updates the node. If a file is torn, wrong or missing, the node stays as it is,
 // and one line says so.

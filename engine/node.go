@@ -176,8 +176,8 @@ func (g *generation) kept(n Node) []byte {
 	var b []byte
 	number := func(v uint64) { b = binary.AppendUvarint(b, v) }
 	text := func(s string) { number(uint64(len(s))); b = append(b, s...) }
-	text(c.name)
-	text(string(c.text))
+	text(c.base.Name)
+	text(string(c.base.Text))
 	text(c.beside)
 	text(c.state)
 	number(uint64(c.origin))
@@ -236,9 +236,9 @@ func restored(b []byte) (r remains, err error) {
 		b = b[size:]
 		return s
 	}
-	c.name = text()
+	c.base.Name = text()
 	if profile := text(); profile != "" {
-		c.text = []byte(profile)
+		c.base.Text = []byte(profile)
 	}
 	c.beside, c.state = text(), text()
 	c.origin = int64(number())

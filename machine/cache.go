@@ -62,7 +62,7 @@ func addLibraries(cache []byte, dir string, names ...string) []byte {
 		at := cache[size+i*entrySize:]
 		e := cacheEntry{order.Uint32(at), order.Uint32(at[4:]), order.Uint32(at[8:]), order.Uint32(at[12:]), order.Uint64(at[16:])}
 		if e.Capabilities != 0 {
-			return nil // of processors that only some libraries are for, listed behind the texts
+			return nil // of processors that only some libraries are for, listed after the texts
 		}
 		if name := text(e.Name); !slices.Contains(names, name) {
 			list = append(list, library{e, name, text(e.Path)})

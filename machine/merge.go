@@ -242,7 +242,7 @@ func bind(from int, name string, dir int, to string) error {
 	return attach(mount, dir, to)
 }
 
-// toNull shows a device node as /dev/null: there is no driver behind its own numbers, and a program that opens it should
+// toNull shows a device node as /dev/null: no driver serves its own numbers, and a program that opens it should
 // succeed. A node with the numbers of /dev/null saves a mount; who may not make one binds.
 func toNull(dir int, name string, n *Node) error {
 	if unix.Mknodat(dir, name, unix.S_IFCHR|uint32(n.Mode.Perm()), int(unix.Mkdev(1, 3))) == nil {
