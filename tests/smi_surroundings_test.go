@@ -77,11 +77,32 @@ func TestStateDirectoryIsWatched(t *testing.T) {
 	run(t, []string{"NVMLFAB_STATE_DIR=" + dir}, "sh", "-c", `mkdir "$NVMLFAB_STATE_DIR/caps" && : > "$NVMLFAB_STATE_DIR/state.json"`).succeeds(t)
 	assert.Equal(t, []string{"caps", "state.json"}, leftIn(t, dir))
 
-	f, err := os.CreateTemp("/tmp", "nvmlfab-core.")
-	require.NoError(t, err)
-	t.Cleanup(func() { os.Remove(f.Name()) })
-	require.NoError(t, f.Close())
-	assert.Contains(t, strays(t), f.Name())
+	stray := fmt.Sprintf("/tmp/nvmlfab-core.%d", os.Getpid())
+	t.Cleanup(func() { os.Remove(stray) })
+	before := ofGroup(t, traced())
+	touch := exec.Command("touch", stray)
+	touch.SysProcAttr = inTracedGroup()
+	require.NoError(t, touch.Run())
+	assert.NotContains(t, before, stray)
+	assert.Contains(t, ofGroup(t, traced()), stray)
+}
+
+// traced is a group by which the files of one program are told from those of others. Only root can start a program with a
+// group of its own.
+func traced() uint32 {
+	if os.Getuid() == 0 {
+		return 54321
+	}
+	return uint32(os.Getgid())
+}
+
+// inTracedGroup starts a program with the traced group, and in a process group of its own.
+func inTracedGroup() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setpgid: true}
+	if os.Getuid() == 0 {
+		attr.Credential = &syscall.Credential{Gid: traced()}
+	}
+	return attr
 }
 
 // TestSMILeavesNothing: however often nvidia-smi runs, it leaves no file and no process. -loops=1000 makes the test
@@ -94,11 +115,11 @@ func TestSMILeavesNothing(t *testing.T) {
 		private[variable] = t.TempDir()
 		env = append(env, variable+"="+private[variable])
 	}
-	before := strays(t)
+	before := ofGroup(t, traced())
 	for i := range *loops {
 		cmd := exec.Command(program)
 		cmd.Dir, cmd.Env = private["PWD"], append(environ(), with(library, env...)...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.SysProcAttr = inTracedGroup()
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "run %d: %s", i, out)
 		// a process group without processes no longer exists
@@ -107,22 +128,26 @@ func TestSMILeavesNothing(t *testing.T) {
 	for variable, dir := range private {
 		assert.Empty(t, leftIn(t, dir), variable)
 	}
-	after := strays(t)
+	after := ofGroup(t, traced())
 	for path := range before {
 		delete(after, path)
 	}
 	assert.Empty(t, after)
 }
 
-// strays are the files in shared places that could be nvmlfab's by their names.
-func strays(t *testing.T) map[string]bool {
+// ofGroup are the files of a group in shared places, except those of Go's tests.
+func ofGroup(t *testing.T, group uint32) map[string]bool {
 	t.Helper()
-	ours, tests := regexp.MustCompile(`(?i)nv|cuda|fab|smi|core`), regexp.MustCompile(`^Test|^go-|^tmp\.`)
+	tests := regexp.MustCompile(`^Test|^go-|^tmp\.`)
 	found := map[string]bool{}
 	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm", "/run"} {
 		entries, _ := os.ReadDir(dir)
 		for _, e := range entries {
-			if ours.MatchString(e.Name()) && !tests.MatchString(e.Name()) {
+			info, err := e.Info()
+			if err != nil { // somebody else has removed it
+				continue
+			}
+			if info.Sys().(*syscall.Stat_t).Gid == group && !tests.MatchString(e.Name()) {
 				found[filepath.Join(dir, e.Name())] = true
 			}
 		}
