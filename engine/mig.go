@@ -62,8 +62,20 @@ func (s *Snapshot) inMIGMode(d *Device) *profiles.Device {
 			use.Used += gi.idle()
 		}
 		whole.Memory.UsedBytes, whole.Memory.FreeBytes = profiles.Some(use.Used), profiles.Opt[uint64]{}
+		if total, ok := d.BAR1Memory.TotalBytes.Get(); ok && mapsFrameBuffer(s.Board) {
+			const mib = 1 << 20
+			mapped := (use.Total - min(use.Total, use.Reserved) + mib/2) / mib * mib
+			whole.BAR1Memory.UsedBytes = profiles.Some(min(total, mapped))
+			whole.BAR1Memory.FreeBytes = profiles.Opt[uint64]{}
+		}
 	}
 	return &whole
+}
+
+// mapsFrameBuffer says whether the driver maps all memory that is not reserved in the BAR1 aperture while a GPU is in MIG mode,
+// as those of an H100 and an H200 with driver 590 were seen to do. Not in MIG mode, the same driver does not.
+func mapsFrameBuffer(board *profiles.Board) bool {
+	return profiles.Branch(board.System.DriverVersion.Value) >= 590
 }
 
 // idle is the memory, in bytes, that a GPU instance has in use without processes.
@@ -130,8 +142,8 @@ func zero(counts ...*profiles.Opt[uint64]) {
 	}
 }
 
-// migBAR1 is a MIG device's share of the BAR1 aperture: up to driver 580 its memory slices' part of it less 1 MiB, and from
-// 590 on, which maps the frame buffer in it, their part of what is free. Both fit all outputs of real boards seen so far.
+// migBAR1 is a MIG device's share of the BAR1 aperture: its memory slices' part of it less 1 MiB, or, if the driver maps the frame
+// buffer in it, their part of what is free less 512 MiB. Both fit all outputs of real boards seen so far.
 func migBAR1(board *profiles.Board, gi *GpuInstance) (m profiles.MemoryUse) {
 	bar := gi.Parent.BAR1Memory
 	total, ok := bar.TotalBytes.Get()
@@ -141,9 +153,10 @@ func migBAR1(board *profiles.Board, gi *GpuInstance) (m profiles.MemoryUse) {
 		return m
 	}
 	mib := (total>>20)*size/slots - 1
-	if profiles.Branch(board.System.DriverVersion.Value) >= 590 {
-		free := (total - min(total, bar.UsedBytes.Value)) >> 20
-		mib = (free - min(free, 513)) * size / slots
+	if mapsFrameBuffer(board) {
+		const kept = 512 << 20
+		free := total - min(total, bar.UsedBytes.Value)
+		mib = (free - min(free, kept)) * size / slots >> 20
 	}
 	m.TotalBytes, m.UsedBytes = profiles.Some(mib<<20), profiles.Some(uint64(0))
 	return m

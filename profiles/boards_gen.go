@@ -7,10 +7,18 @@ package profiles
 import "slices"
 
 var shipped = map[string]func() *Board{
-	"a100-sxm4-40gb": boardA100Sxm4_40gb,
-	"gb200":          boardGb200,
-	"h100":           boardH100,
-	"t4":             boardT4,
+	"a100-sxm4-40gb":      boardA100Sxm4_40gb,
+	"a100-sxm4-80gb":      boardA100Sxm4_80gb,
+	"a30":                 boardA30,
+	"b200":                boardB200,
+	"gb200":               boardGb200,
+	"gh200":               boardGh200,
+	"h100":                boardH100,
+	"h100-nvl":            boardH100Nvl,
+	"h100-pcie":           boardH100Pcie,
+	"h200":                boardH200,
+	"rtx-pro-6000-server": boardRtxPro_6000Server,
+	"t4":                  boardT4,
 }
 
 func boardA100Sxm4_40gb() *Board {
@@ -454,6 +462,1036 @@ func boardA100Sxm4_40gb() *Board {
 		Bus: 13,
 	}, true}
 	d.Platform.ModuleID = Opt[uint8]{2, true}
+	return b
+}
+
+func boardA100Sxm4_80gb() *Board {
+	first := Device{
+		UUID:        "GPU-f768064f-9585-47ad-a39e-ed24c2c063fe",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:            Opt[string]{"NVIDIA A100-SXM4-80GB", true},
+			Brand:           Opt[string]{"nvidia", true},
+			Serial:          Opt[string]{"1652022067410", true},
+			BoardPartNumber: Opt[string]{"692-2G506-0212-002", true},
+			GPUPartNumber:   Opt[string]{"20B2-895-A1", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"92.00.36.00.02", true},
+			Architecture:    Opt[string]{"ampere", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{8, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			NumGPUCores:         Opt[uint32]{6912, true},
+			MultiprocessorCount: Opt[uint32]{108, true},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G506.0212.00.01", true},
+				OEMObject:    Opt[string]{"2.0", true},
+				ECCObject:    Opt[string]{"6.16", true},
+			},
+			AddressingMode: Opt[string]{"none", true},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{85899345920, true},
+				ReservedBytes:  Opt[uint64]{911736832, true},
+				UsedBytes:      Opt[uint64]{0, true},
+				MemoryBusWidth: Opt[uint32]{5120, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{137438953472, true},
+				UsedBytes:  Opt[uint64]{1048576, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				FreeBytes:  Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{548540638, true},
+				SubsystemID: Opt[uint32]{343871710, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 1,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{4, true},
+				CurrentLinkGen:        Opt[uint32]{4, true},
+				MaxDeviceLinkGen:      Opt[uint32]{4, true},
+				MaxHostLinkGen:        Opt[uint32]{4, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{16, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{4000, true},
+				RxThroughputKBPS:      Opt[uint64]{0, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{500000, true},
+				RequestedLimitMW:    Opt[uint32]{500000, true},
+				EnforcedLimitMW:     Opt[uint32]{500000, true},
+				MinLimitMW:          Opt[uint32]{100000, true},
+				MaxLimitMW:          Opt[uint32]{500000, true},
+				CurrentDrawMW:       Opt[uint32]{67030, true},
+				PowerState:          Opt[PState]{0, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:     Opt[int32]{27, true},
+				TemperatureMemoryC:  Opt[int32]{44, true},
+				ShutdownThresholdC:  Opt[int32]{92, true},
+				SlowdownThresholdC:  Opt[int32]{89, true},
+				MaxOperatingC:       Opt[int32]{85, true},
+				MemoryMaxOperatingC: Opt[int32]{95, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{1275, true},
+				GraphicsMax:              Opt[uint32]{1410, true},
+				GraphicsApp:              Opt[uint32]{1275, true},
+				GraphicsAppDefault:       Opt[uint32]{1275, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{1410, true},
+				SMCurrent:                Opt[uint32]{1275, true},
+				SMMax:                    Opt[uint32]{1410, true},
+				MemoryCurrent:            Opt[uint32]{1593, true},
+				MemoryMax:                Opt[uint32]{1593, true},
+				MemoryApp:                Opt[uint32]{1593, true},
+				MemoryAppDefault:         Opt[uint32]{1593, true},
+				VideoCurrent:             Opt[uint32]{1275, true},
+				VideoMax:                 Opt[uint32]{1290, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{false, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+			},
+			SupportedClocks: SupportedClocks{
+				MemoryClocks: []MemoryClock{{
+					FreqMHz:        1593,
+					GraphicsClocks: ClockSteps{1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+					},
+				},
+			},
+			RemappedRows: RemappedRows{
+				Correctable:     Opt[uint32]{0, true},
+				Uncorrectable:   Opt[uint32]{0, true},
+				Pending:         Opt[bool]{false, true},
+				FailureOccurred: Opt[bool]{false, true},
+			},
+			Display: Display{
+				Mode:   Opt[Enabled]{true, true},
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{false, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent:     Opt[Enabled]{false, true},
+				ModePending:     Opt[Enabled]{false, true},
+				MaxGPUInstances: Opt[uint32]{7, true},
+			},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"none", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"535.54.03", true},
+			},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{4, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "a100-sxm4-80gb",
+		System: System{
+			DriverVersion:    Opt[string]{"535.54.03", true},
+			NVMLVersion:      Opt[string]{"12.535.54.03", true},
+			CUDAVersion:      Opt[string]{"12.2", true},
+			CUDAVersionMajor: Opt[uint32]{12, true},
+			CUDAVersionMinor: Opt[uint32]{2, true},
+		},
+		NVLink: NVLink{
+			Version:              Opt[uint32]{3, true},
+			LinksPerGPU:          Opt[uint32]{12, true},
+			BandwidthPerLinkMbps: Opt[uint32]{25781, true},
+			Defaults: LinkDefaults{
+				State: Opt[string]{"active", true},
+			},
+		},
+		MIG: MIGTables{
+			GPUInstanceProfiles: []GPUInstanceProfile{{
+				Name:            "1g.10gb",
+				ID:              19,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{7, true},
+				MemoryMiB:       Opt[uint64]{9728, true},
+				Multiprocessors: Opt[uint32]{14, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{0, true},
+				JPEGs:           Opt[uint32]{0, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.10gb+me",
+				ID:              20,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{9728, true},
+				Multiprocessors: Opt[uint32]{14, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.20gb",
+				ID:              15,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{4, true},
+				MemoryMiB:       Opt[uint64]{19968, true},
+				UsedBytes:       Opt[uint64]{13107200, true},
+				Multiprocessors: Opt[uint32]{14, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{0, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4, 6},
+			}, {
+				Name:            "2g.20gb",
+				ID:              14,
+				Slices:          Opt[uint32]{2, true},
+				Instances:       Opt[uint32]{3, true},
+				MemoryMiB:       Opt[uint64]{19968, true},
+				Multiprocessors: Opt[uint32]{28, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{0, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4},
+			}, {
+				Name:            "3g.40gb",
+				ID:              9,
+				Slices:          Opt[uint32]{3, true},
+				Instances:       Opt[uint32]{2, true},
+				MemoryMiB:       Opt[uint64]{40192, true},
+				Multiprocessors: Opt[uint32]{42, true},
+				CopyEngines:     Opt[uint32]{3, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{2, true},
+				JPEGs:           Opt[uint32]{0, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0, 4},
+			}, {
+				Name:            "4g.40gb",
+				ID:              5,
+				Slices:          Opt[uint32]{4, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{40192, true},
+				Multiprocessors: Opt[uint32]{56, true},
+				CopyEngines:     Opt[uint32]{4, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{2, true},
+				JPEGs:           Opt[uint32]{0, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0},
+			}, {
+				Name:            "7g.80gb",
+				Slices:          Opt[uint32]{7, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{80896, true},
+				Multiprocessors: Opt[uint32]{98, true},
+				CopyEngines:     Opt[uint32]{7, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{5, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{8, true},
+				PlacementStarts: []uint32{0},
+			}},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 4)
+	var d *Device
+
+	d = &b.Devices[1]
+	d.Index = 1
+	d.UUID = "GPU-5966eb44-e0c6-4744-9511-3dc30e9a8df5"
+	d.MinorNumber = Opt[uint32]{1, true}
+	d.Serial = Opt[string]{"1652022067411", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 65,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{1, true}
+
+	d = &b.Devices[2]
+	d.Index = 2
+	d.UUID = "GPU-b9c48cb0-1720-400e-8ca8-2984fcb042d9"
+	d.MinorNumber = Opt[uint32]{2, true}
+	d.Serial = Opt[string]{"1652022067412", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 129,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{2, true}
+
+	d = &b.Devices[3]
+	d.Index = 3
+	d.UUID = "GPU-a83c546d-bc4d-43dc-96c9-3f01a9f18630"
+	d.MinorNumber = Opt[uint32]{3, true}
+	d.Serial = Opt[string]{"1652022067413", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 193,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{3, true}
+	return b
+}
+
+func boardA30() *Board {
+	first := Device{
+		UUID:        "GPU-4e92fb01-8ff5-4957-bd53-f76de40dc6c8",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:         Opt[string]{"NVIDIA A30", true},
+			Brand:        Opt[string]{"nvidia", true},
+			Serial:       Opt[string]{"1321223045518", true},
+			Architecture: Opt[string]{"ampere", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{8, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			NumGPUCores:         Opt[uint32]{3584, true},
+			MultiprocessorCount: Opt[uint32]{56, true},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{25769803776, true},
+				UsedBytes:      Opt[uint64]{0, true},
+				MemoryBusWidth: Opt[uint32]{3072, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{34359738368, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{548868318, true},
+				SubsystemID: Opt[uint32]{355602654, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 11,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:       Opt[uint32]{4, true},
+				MaxDeviceLinkGen: Opt[uint32]{4, true},
+				MaxLinkWidth:     Opt[uint32]{16, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{165000, true},
+				RequestedLimitMW:    Opt[uint32]{165000, true},
+				EnforcedLimitMW:     Opt[uint32]{165000, true},
+				CurrentDrawMW:       Opt[uint32]{32000, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC: Opt[int32]{47, true},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:    Opt[uint32]{0, true},
+				Memory: Opt[uint32]{0, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+				},
+			},
+			Display: Display{
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{false, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent:     Opt[Enabled]{false, true},
+				ModePending:     Opt[Enabled]{false, true},
+				MaxGPUInstances: Opt[uint32]{4, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "a30",
+		System: System{
+			DriverVersion:    Opt[string]{"535.183.01", true},
+			NVMLVersion:      Opt[string]{"12.535.183.01", true},
+			CUDAVersion:      Opt[string]{"12.2", true},
+			CUDAVersionMajor: Opt[uint32]{12, true},
+			CUDAVersionMinor: Opt[uint32]{2, true},
+		},
+		MIG: MIGTables{
+			GPUInstanceProfiles: []GPUInstanceProfile{{
+				Name:            "1g.6gb",
+				ID:              14,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{4, true},
+				MemoryMiB:       Opt[uint64]{5952, true},
+				UsedBytes:       Opt[uint64]{13107200, true},
+				Multiprocessors: Opt[uint32]{14, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{0, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3},
+			}, {
+				Name:            "1g.6gb+me",
+				ID:              21,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{5952, true},
+				Multiprocessors: Opt[uint32]{14, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3},
+			}, {
+				Name:            "2g.12gb",
+				ID:              5,
+				Slices:          Opt[uint32]{2, true},
+				Instances:       Opt[uint32]{2, true},
+				MemoryMiB:       Opt[uint64]{11968, true},
+				UsedBytes:       Opt[uint64]{26214400, true},
+				Multiprocessors: Opt[uint32]{28, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{2, true},
+				JPEGs:           Opt[uint32]{0, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2},
+			}, {
+				Name:            "2g.12gb+me",
+				ID:              6,
+				Slices:          Opt[uint32]{2, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{11968, true},
+				Multiprocessors: Opt[uint32]{28, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{2, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2},
+			}, {
+				Name:            "4g.24gb",
+				Slices:          Opt[uint32]{4, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{24000, true},
+				Multiprocessors: Opt[uint32]{56, true},
+				CopyEngines:     Opt[uint32]{4, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{4, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0},
+			}},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
+func boardB200() *Board {
+	first := Device{
+		UUID:        "GPU-0ac770b5-48b3-48cc-a018-0b2af99ec5e0",
+		MinorNumber: Opt[uint32]{0, true},
+		PDI:         Opt[uint64]{2522059632924656822, true},
+		Properties: Properties{
+			Name:            Opt[string]{"NVIDIA B200", true},
+			Brand:           Opt[string]{"nvidia", true},
+			Serial:          Opt[string]{"1654525091260", true},
+			BoardPartNumber: Opt[string]{"692-2G525-0220-500", true},
+			GPUPartNumber:   Opt[string]{"2901-886-A1", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"97.00.FA.00.09", true},
+			Architecture:    Opt[string]{"blackwell", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{10, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G525.0220.00.03", true},
+				OEMObject:    Opt[string]{"2.1", true},
+				ECCObject:    Opt[string]{"7.16", true},
+			},
+			AddressingMode: Opt[string]{"none", true},
+			RecoveryAction: Opt[string]{"none", true},
+			Memory: Memory{
+				TotalBytes:    Opt[uint64]{192265846784, true},
+				ReservedBytes: Opt[uint64]{762839040, true},
+				UsedBytes:     Opt[uint64]{0, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{274877906944, true},
+				UsedBytes:  Opt[uint64]{1048576, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				FreeBytes:  Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{687935710, true},
+				SubsystemID: Opt[uint32]{429461726, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 143,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{5, true},
+				CurrentLinkGen:        Opt[uint32]{5, true},
+				MaxDeviceLinkGen:      Opt[uint32]{5, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{16, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{833, true},
+				RxThroughputKBPS:      Opt[uint64]{869, true},
+				AtomicCapsOutbound:    Opt[uint32]{63, true},
+				AtomicCapsInbound:     Opt[uint32]{63, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{1000000, true},
+				RequestedLimitMW:    Opt[uint32]{1000000, true},
+				EnforcedLimitMW:     Opt[uint32]{1000000, true},
+				MinLimitMW:          Opt[uint32]{200000, true},
+				MaxLimitMW:          Opt[uint32]{1000000, true},
+				CurrentDrawMW:       Opt[uint32]{195790, true},
+				AverageDrawMW:       Opt[uint32]{195680, true},
+				PowerState:          Opt[PState]{0, true},
+				Smoothing:           Opt[string]{"no_permission", true},
+			},
+			MemoryPower: PowerDraw{
+				AverageDrawMW: Opt[uint32]{22330, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:           Opt[int32]{39, true},
+				TemperatureMemoryC:        Opt[int32]{39, true},
+				TLimitC:                   Opt[int32]{49, true},
+				TLimitShutdownC:           Opt[int32]{-5, true},
+				TLimitSlowdownC:           Opt[int32]{-3, true},
+				TLimitMaxOperatingC:       Opt[int32]{0, true},
+				TLimitMemoryMaxOperatingC: Opt[int32]{0, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{120, true},
+				GraphicsMax:              Opt[uint32]{1965, true},
+				GraphicsApp:              Opt[uint32]{1965, true},
+				GraphicsAppDefault:       Opt[uint32]{1965, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{1965, true},
+				SMCurrent:                Opt[uint32]{120, true},
+				SMMax:                    Opt[uint32]{1965, true},
+				MemoryCurrent:            Opt[uint32]{3996, true},
+				MemoryMax:                Opt[uint32]{3996, true},
+				MemoryApp:                Opt[uint32]{3996, true},
+				MemoryAppDefault:         Opt[uint32]{3996, true},
+				VideoCurrent:             Opt[uint32]{600, true},
+				VideoMax:                 Opt[uint32]{1965, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+				Counters: ThrottleCounters{
+					SWPowerCapUS:           Opt[uint64]{770461242, true},
+					SyncBoostUS:            Opt[uint64]{0, true},
+					SWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWPowerBrakeSlowdownUS: Opt[uint64]{0, true},
+				},
+			},
+			SupportedClocks: SupportedClocks{
+				MemoryClocks: []MemoryClock{{
+					FreqMHz:        3996,
+					GraphicsClocks: ClockSteps{1965, 1957, 1950, 1942, 1935, 1927, 1920, 1912, 1905, 1897, 1890, 1882, 1875, 1867, 1860, 1852, 1845, 1837, 1830, 1822, 1815, 1807, 1800, 1792, 1785, 1777, 1770, 1762, 1755, 1747, 1740, 1732, 1725, 1717, 1710, 1702, 1695, 1687, 1680, 1672, 1665, 1657, 1650, 1642, 1635, 1627, 1620, 1612, 1605, 1597, 1590, 1582, 1575, 1567, 1560, 1552, 1545, 1537, 1530, 1522, 1515, 1507, 1500, 1492, 1485, 1477, 1470, 1462, 1455, 1447, 1440, 1432, 1425, 1417, 1410, 1402, 1395, 1387, 1380, 1372, 1365, 1357, 1350, 1342, 1335, 1327, 1320, 1312, 1305, 1297, 1290, 1282, 1275, 1267, 1260, 1252, 1245, 1237, 1230, 1222, 1215, 1207, 1200, 1192, 1185, 1177, 1170, 1162, 1155, 1147, 1140, 1132, 1125, 1117, 1110, 1102, 1095, 1087, 1080, 1072, 1065, 1057, 1050, 1042, 1035, 1027, 1020, 1012, 1005, 997, 990, 982, 975, 967, 960, 952, 945, 937, 930, 922, 915, 907, 900, 892, 885, 877, 870, 862, 855, 847, 840, 832, 825, 817, 810, 802, 795, 787, 780, 772, 765, 757, 750, 742, 735, 727, 720, 712, 705, 697, 690, 682, 675, 667, 660, 652, 645, 637, 630, 622, 615, 607, 600, 592, 585, 577, 570, 562, 555, 547, 540, 532, 525, 517, 510, 502, 495, 487, 480, 472, 465, 457, 450, 442, 435, 427, 420, 412, 405, 397, 390, 382, 375, 367, 360, 352, 345, 337, 330, 322, 315, 307, 300, 292, 285, 277, 270, 262, 255, 247, 240, 232, 225, 217, 210, 202, 195, 187, 180, 172, 165, 157, 150, 142, 135, 127, 120},
+				}, {
+					FreqMHz:        3402,
+					GraphicsClocks: ClockSteps{1965, 1957, 1950, 1942, 1935, 1927, 1920, 1912, 1905, 1897, 1890, 1882, 1875, 1867, 1860, 1852, 1845, 1837, 1830, 1822, 1815, 1807, 1800, 1792, 1785, 1777, 1770, 1762, 1755, 1747, 1740, 1732, 1725, 1717, 1710, 1702, 1695, 1687, 1680, 1672, 1665, 1657, 1650, 1642, 1635, 1627, 1620, 1612, 1605, 1597, 1590, 1582, 1575, 1567, 1560, 1552, 1545, 1537, 1530, 1522, 1515, 1507, 1500, 1492, 1485, 1477, 1470, 1462, 1455, 1447, 1440, 1432, 1425, 1417, 1410, 1402, 1395, 1387, 1380, 1372, 1365, 1357, 1350, 1342, 1335, 1327, 1320, 1312, 1305, 1297, 1290, 1282, 1275, 1267, 1260, 1252, 1245, 1237, 1230, 1222, 1215, 1207, 1200, 1192, 1185, 1177, 1170, 1162, 1155, 1147, 1140, 1132, 1125, 1117, 1110, 1102, 1095, 1087, 1080, 1072, 1065, 1057, 1050, 1042, 1035, 1027, 1020, 1012, 1005, 997, 990, 982, 975, 967, 960, 952, 945, 937, 930, 922, 915, 907, 900, 892, 885, 877, 870, 862, 855, 847, 840, 832, 825, 817, 810, 802, 795, 787, 780, 772, 765, 757, 750, 742, 735, 727, 720, 712, 705, 697, 690, 682, 675, 667, 660, 652, 645, 637, 630, 622, 615, 607, 600, 592, 585, 577, 570, 562, 555, 547, 540, 532, 525, 517, 510, 502, 495, 487, 480, 472, 465, 457, 450, 442, 435, 427, 420, 412, 405, 397, 390, 382, 375, 367, 360, 352, 345, 337, 330, 322, 315, 307, 300, 292, 285, 277, 270, 262, 255, 247, 240, 232, 225, 217, 210, 202, 195, 187, 180, 172, 165, 157, 150, 142, 135, 127, 120},
+				}},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					UncorrectableSources: SRAMSources{
+						L2:              Opt[uint64]{0, true},
+						SM:              Opt[uint64]{0, true},
+						Microcontroller: Opt[uint64]{0, true},
+						PCIe:            Opt[uint64]{0, true},
+						Other:           Opt[uint64]{0, true},
+					},
+					ThresholdExceeded: Opt[bool]{false, true},
+				},
+				ChannelRepairPending: Opt[bool]{false, true},
+				TPCRepairPending:     Opt[bool]{false, true},
+			},
+			RemappedRows: RemappedRows{
+				Correctable:     Opt[uint32]{0, true},
+				Uncorrectable:   Opt[uint32]{0, true},
+				Pending:         Opt[bool]{false, true},
+				FailureOccurred: Opt[bool]{false, true},
+				AvailabilityHistogram: RowRemapHistogram{
+					Max:     Opt[uint32]{3840, true},
+					High:    Opt[uint32]{0, true},
+					Partial: Opt[uint32]{0, true},
+					Low:     Opt[uint32]{0, true},
+					None:    Opt[uint32]{0, true},
+				},
+			},
+			Display: Display{
+				Active:   Opt[Enabled]{false, true},
+				Attached: Opt[bool]{true, true},
+			},
+			PersistenceMode: Opt[Enabled]{false, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent:     Opt[Enabled]{false, true},
+				ModePending:     Opt[Enabled]{false, true},
+				MaxGPUInstances: Opt[uint32]{7, true},
+			},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"passthrough", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"580.105.08", true},
+			},
+			C2CMode: Opt[Enabled]{false, true},
+			EGM:     Opt[Enabled]{false, true},
+			Fabric: Fabric{
+				ClusterUUID:   Opt[ClusterUUID]{ClusterUUID{}, true},
+				CliqueID:      Opt[uint32]{0, true},
+				State:         Opt[string]{"completed", true},
+				HealthSummary: Opt[string]{"healthy", true},
+				Health: FabricHealth{
+					AccessTimeoutRecovery:  Opt[bool]{false, true},
+					IncorrectConfiguration: Opt[string]{"not_supported", true},
+				},
+			},
+			Platform: Platform{
+				HostID:        Opt[uint8]{1, true},
+				PeerType:      Opt[string]{"switch_connected", true},
+				ModuleID:      Opt[uint8]{6, true},
+				GPUFabricGUID: Opt[uint64]{15451939357570018260, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "b200",
+		System: System{
+			DriverVersion:    Opt[string]{"580.105.08", true},
+			NVMLVersion:      Opt[string]{"13.580.105.08", true},
+			CUDAVersion:      Opt[string]{"13.0", true},
+			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{0, true},
+		},
+		NVLink: NVLink{
+			Version:              Opt[uint32]{5, true},
+			LinksPerGPU:          Opt[uint32]{18, true},
+			BandwidthPerLinkMbps: Opt[uint32]{53125, true},
+			C2CEnabled:           Opt[bool]{false, true},
+			Switches: []NVSwitch{{
+				BDF: Opt[BusID]{BusID{
+					Bus: 1,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-0", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Bus: 2,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-1", true},
+			}},
+			Defaults: LinkDefaults{
+				State: Opt[string]{"active", true},
+			},
+		},
+		MIG: MIGTables{
+			GPUInstanceProfiles: []GPUInstanceProfile{{
+				Name:            "1g.23gb",
+				ID:              19,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{7, true},
+				MemoryMiB:       Opt[uint64]{20992, true},
+				Multiprocessors: Opt[uint32]{18, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.23gb+me",
+				ID:              20,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{20992, true},
+				Multiprocessors: Opt[uint32]{18, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.45gb",
+				ID:              15,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{4, true},
+				MemoryMiB:       Opt[uint64]{45312, true},
+				Multiprocessors: Opt[uint32]{30, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4, 6},
+			}, {
+				Name:            "2g.45gb",
+				ID:              14,
+				Slices:          Opt[uint32]{2, true},
+				Instances:       Opt[uint32]{3, true},
+				MemoryMiB:       Opt[uint64]{45312, true},
+				Multiprocessors: Opt[uint32]{36, true},
+				CopyEngines:     Opt[uint32]{4, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{2, true},
+				JPEGs:           Opt[uint32]{2, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4},
+			}},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 8)
+	var d *Device
+
+	d = &b.Devices[1]
+	d.Index = 1
+	d.UUID = "GPU-e0826073-2e99-4a6e-b5c6-b35d6a5e3357"
+	d.MinorNumber = Opt[uint32]{1, true}
+	d.PDI = Opt[uint64]{494718493916308369, true}
+	d.Serial = Opt[string]{"1654525091261", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 144,
+	}, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{868, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{205940, true}
+	d.Power.AverageDrawMW = Opt[uint32]{206000, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{21360, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{53, true}
+	d.Thermal.TemperatureMemoryC = Opt[int32]{51, true}
+	d.Thermal.TLimitC = Opt[int32]{35, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{964788758, true}
+	d.Platform.ModuleID = Opt[uint8]{8, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{1869554096156547951, true}
+
+	d = &b.Devices[2]
+	d.Index = 2
+	d.UUID = "GPU-fd9f7c9b-b3db-411e-8101-a47c13ffdb21"
+	d.MinorNumber = Opt[uint32]{2, true}
+	d.PDI = Opt[uint64]{6178462830947420465, true}
+	d.Serial = Opt[string]{"1654525091262", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 150,
+	}, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{848, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{979, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{194530, true}
+	d.Power.AverageDrawMW = Opt[uint32]{194610, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{22530, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{38, true}
+	d.Thermal.TemperatureMemoryC = Opt[int32]{38, true}
+	d.Thermal.TLimitC = Opt[int32]{50, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{675948477, true}
+	d.Platform.ModuleID = Opt[uint8]{7, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{13499334804440699769, true}
+
+	d = &b.Devices[3]
+	d.Index = 3
+	d.UUID = "GPU-362f3808-4363-4e11-a5f3-032da1fe7d90"
+	d.MinorNumber = Opt[uint32]{3, true}
+	d.PDI = Opt[uint64]{6703246722898671539, true}
+	d.Serial = Opt[string]{"1654525091263", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 151,
+	}, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{2921, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{853, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{204430, true}
+	d.Power.AverageDrawMW = Opt[uint32]{204120, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{20290, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{52, true}
+	d.Thermal.TemperatureMemoryC = Opt[int32]{51, true}
+	d.Thermal.TLimitC = Opt[int32]{36, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{689452826, true}
+	d.Platform.ModuleID = Opt[uint8]{5, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{5741530103161056333, true}
+
+	d = &b.Devices[4]
+	d.Index = 4
+	d.UUID = "GPU-c1a54922-e27c-4421-8989-926f84b8b5fc"
+	d.MinorNumber = Opt[uint32]{4, true}
+	d.PDI = Opt[uint64]{3084802969547923003, true}
+	d.Serial = Opt[string]{"1654525091264", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 196,
+	}, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{2943, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{887, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{193930, true}
+	d.Power.AverageDrawMW = Opt[uint32]{194320, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{21590, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{38, true}
+	d.Thermal.TemperatureMemoryC = Opt[int32]{37, true}
+	d.Thermal.TLimitC = Opt[int32]{50, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{738601125, true}
+	d.Platform.ModuleID = Opt[uint8]{2, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{595835492350152673, true}
+
+	d = &b.Devices[5]
+	d.Index = 5
+	d.UUID = "GPU-6e97bb2e-0542-4b3f-9cb3-06f43e225b3c"
+	d.MinorNumber = Opt[uint32]{5, true}
+	d.PDI = Opt[uint64]{15218248334702228684, true}
+	d.Serial = Opt[string]{"1654525091265", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 197,
+	}, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{2510, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{902, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{202570, true}
+	d.Power.AverageDrawMW = Opt[uint32]{202140, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{21120, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{51, true}
+	d.Thermal.TemperatureMemoryC = Opt[int32]{50, true}
+	d.Thermal.TLimitC = Opt[int32]{37, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{771475487, true}
+	d.Platform.ModuleID = Opt[uint8]{4, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{3377110099404066896, true}
+
+	d = &b.Devices[6]
+	d.Index = 6
+	d.UUID = "GPU-a7cb440d-a07c-4f71-aec5-b43f7dc919c5"
+	d.MinorNumber = Opt[uint32]{6, true}
+	d.PDI = Opt[uint64]{237520177975195736, true}
+	d.Serial = Opt[string]{"1654525091266", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 203,
+	}, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{857, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{1019, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{194990, true}
+	d.Power.AverageDrawMW = Opt[uint32]{194550, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{24510, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{37, true}
+	d.Thermal.TemperatureMemoryC = Opt[int32]{37, true}
+	d.Thermal.TLimitC = Opt[int32]{51, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{645077373, true}
+	d.Platform.ModuleID = Opt[uint8]{3, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{2220964142423142973, true}
+
+	d = &b.Devices[7]
+	d.Index = 7
+	d.UUID = "GPU-14e0ee9f-6781-4fe9-bb7c-c97d5d8d14b8"
+	d.MinorNumber = Opt[uint32]{7, true}
+	d.PDI = Opt[uint64]{12640147010920866961, true}
+	d.Serial = Opt[string]{"1654525091267", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 204,
+	}, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{870, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{877, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{204740, true}
+	d.Power.AverageDrawMW = Opt[uint32]{205210, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{23570, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{51, true}
+	d.Thermal.TemperatureMemoryC = Opt[int32]{49, true}
+	d.Thermal.TLimitC = Opt[int32]{37, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{948115299, true}
+	d.Platform.ModuleID = Opt[uint8]{1, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{11776486760803083419, true}
 	return b
 }
 
@@ -1022,6 +2060,352 @@ func boardGb200() *Board {
 	return b
 }
 
+func boardGh200() *Board {
+	first := Device{
+		UUID:         "GPU-010e1d97-90ae-4233-adac-79d4e560679e",
+		MinorNumber:  Opt[uint32]{0, true},
+		GraceCPUPair: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:            Opt[string]{"NVIDIA GH200 480GB", true},
+			Brand:           Opt[string]{"nvidia", true},
+			Serial:          Opt[string]{"1653925004418", true},
+			BoardPartNumber: Opt[string]{"900-2G530-0060-000", true},
+			GPUPartNumber:   Opt[string]{"2342-888-A1", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"96.00.8D.00.03", true},
+			Architecture:    Opt[string]{"hopper", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{9, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			NumGPUCores:         Opt[uint32]{16896, true},
+			MultiprocessorCount: Opt[uint32]{132, true},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G530.0206.00.02", true},
+				OEMObject:    Opt[string]{"2.1", true},
+				ECCObject:    Opt[string]{"7.16", true},
+			},
+			AddressingMode: Opt[string]{"ats", true},
+			Memory: Memory{
+				TotalBytes:    Opt[uint64]{102625181696, true},
+				ReservedBytes: Opt[uint64]{1156579328, true},
+				UsedBytes:     Opt[uint64]{2097152, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				FreeBytes:  Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{591532254, true},
+				SubsystemID: Opt[uint32]{403247326, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 221,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{4, true},
+				CurrentLinkGen:        Opt[uint32]{4, true},
+				MaxDeviceLinkGen:      Opt[uint32]{4, true},
+				MaxLinkWidth:          Opt[uint32]{1, true},
+				CurrentLinkWidth:      Opt[uint32]{1, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{488, true},
+				RxThroughputKBPS:      Opt[uint64]{562, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{900000, true},
+				RequestedLimitMW:    Opt[uint32]{900000, true},
+				EnforcedLimitMW:     Opt[uint32]{700000, true},
+				MinLimitMW:          Opt[uint32]{100000, true},
+				MaxLimitMW:          Opt[uint32]{900000, true},
+				CurrentDrawMW:       Opt[uint32]{87880, true},
+			},
+			MemoryPower: PowerDraw{
+				AverageDrawMW: Opt[uint32]{18510, true},
+			},
+			ModulePower: ModulePower{
+				CurrentDrawMW:    Opt[uint32]{169770, true},
+				DefaultLimitMW:   Opt[uint32]{1000000, true},
+				RequestedLimitMW: Opt[uint32]{1000000, true},
+				EnforcedLimitMW:  Opt[uint32]{1000000, true},
+				MinLimitMW:       Opt[uint32]{200000, true},
+				MaxLimitMW:       Opt[uint32]{1000000, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:           Opt[int32]{31, true},
+				TemperatureMemoryC:        Opt[int32]{39, true},
+				TLimitC:                   Opt[int32]{55, true},
+				TLimitShutdownC:           Opt[int32]{-8, true},
+				TLimitSlowdownC:           Opt[int32]{-2, true},
+				TLimitMaxOperatingC:       Opt[int32]{0, true},
+				TLimitMemoryMaxOperatingC: Opt[int32]{0, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{345, true},
+				GraphicsMax:              Opt[uint32]{1980, true},
+				GraphicsApp:              Opt[uint32]{1980, true},
+				GraphicsAppDefault:       Opt[uint32]{1980, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{1980, true},
+				SMCurrent:                Opt[uint32]{345, true},
+				SMMax:                    Opt[uint32]{1980, true},
+				MemoryCurrent:            Opt[uint32]{2619, true},
+				MemoryMax:                Opt[uint32]{2619, true},
+				MemoryApp:                Opt[uint32]{2619, true},
+				MemoryAppDefault:         Opt[uint32]{2619, true},
+				VideoCurrent:             Opt[uint32]{765, true},
+				VideoMax:                 Opt[uint32]{1545, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					UncorrectableSources: SRAMSources{
+						L2:              Opt[uint64]{0, true},
+						SM:              Opt[uint64]{0, true},
+						Microcontroller: Opt[uint64]{0, true},
+						PCIe:            Opt[uint64]{0, true},
+						Other:           Opt[uint64]{0, true},
+					},
+					ThresholdExceeded: Opt[bool]{false, true},
+				},
+			},
+			RemappedRows: RemappedRows{
+				Correctable:     Opt[uint32]{0, true},
+				Uncorrectable:   Opt[uint32]{0, true},
+				Pending:         Opt[bool]{false, true},
+				FailureOccurred: Opt[bool]{false, true},
+				AvailabilityHistogram: RowRemapHistogram{
+					Max:     Opt[uint32]{3072, true},
+					High:    Opt[uint32]{0, true},
+					Partial: Opt[uint32]{0, true},
+					Low:     Opt[uint32]{0, true},
+					None:    Opt[uint32]{0, true},
+				},
+			},
+			Display: Display{
+				Mode:   Opt[Enabled]{true, true},
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent:     Opt[Enabled]{false, true},
+				ModePending:     Opt[Enabled]{false, true},
+				MaxGPUInstances: Opt[uint32]{7, true},
+			},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"passthrough", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"550.127.05", true},
+			},
+			C2CMode:             Opt[Enabled]{true, true},
+			SparseOperationMode: Opt[Enabled]{false, true},
+			GraceSuperchip: GraceSuperchip{
+				Enabled:  Opt[bool]{true, true},
+				CPUCores: Opt[uint32]{72, true},
+			},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{1, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "gh200",
+		System: System{
+			DriverVersion:    Opt[string]{"550.127.05", true},
+			NVMLVersion:      Opt[string]{"12.550.127.05", true},
+			CUDAVersion:      Opt[string]{"12.4", true},
+			CUDAVersionMajor: Opt[uint32]{12, true},
+			CUDAVersionMinor: Opt[uint32]{4, true},
+		},
+		NVLink: NVLink{
+			C2CEnabled: Opt[bool]{true, true},
+		},
+		MIG: MIGTables{
+			GPUInstanceProfiles: []GPUInstanceProfile{{
+				Name:            "1g.12gb",
+				ID:              19,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{7, true},
+				MemoryMiB:       Opt[uint64]{11264, true},
+				Multiprocessors: Opt[uint32]{16, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.12gb+me",
+				ID:              20,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{11264, true},
+				Multiprocessors: Opt[uint32]{16, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.24gb",
+				ID:              15,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{4, true},
+				MemoryMiB:       Opt[uint64]{23552, true},
+				Multiprocessors: Opt[uint32]{26, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4, 6},
+			}, {
+				Name:            "2g.24gb",
+				ID:              14,
+				Slices:          Opt[uint32]{2, true},
+				Instances:       Opt[uint32]{3, true},
+				MemoryMiB:       Opt[uint64]{23552, true},
+				Multiprocessors: Opt[uint32]{32, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{2, true},
+				JPEGs:           Opt[uint32]{2, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4},
+			}, {
+				Name:            "3g.48gb",
+				ID:              9,
+				Slices:          Opt[uint32]{3, true},
+				Instances:       Opt[uint32]{2, true},
+				MemoryMiB:       Opt[uint64]{47616, true},
+				Multiprocessors: Opt[uint32]{60, true},
+				CopyEngines:     Opt[uint32]{3, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{3, true},
+				JPEGs:           Opt[uint32]{3, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0, 4},
+			}, {
+				Name:            "4g.48gb",
+				ID:              5,
+				Slices:          Opt[uint32]{4, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{47616, true},
+				Multiprocessors: Opt[uint32]{64, true},
+				CopyEngines:     Opt[uint32]{4, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{4, true},
+				JPEGs:           Opt[uint32]{4, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0},
+			}, {
+				Name:            "7g.96gb",
+				Slices:          Opt[uint32]{7, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{95232, true},
+				Multiprocessors: Opt[uint32]{132, true},
+				CopyEngines:     Opt[uint32]{8, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{7, true},
+				JPEGs:           Opt[uint32]{7, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{8, true},
+				PlacementStarts: []uint32{0},
+			}},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
 func boardH100() *Board {
 	first := Device{
 		UUID:        "GPU-70bb634a-3c4e-48af-9be7-f38845b0a74e",
@@ -1572,6 +2956,1262 @@ func boardH100() *Board {
 	d.Thermal.TLimitC = Opt[int32]{57, true}
 	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{7014307013, true}
 	d.Platform.ModuleID = Opt[uint8]{2, true}
+	return b
+}
+
+func boardH100Nvl() *Board {
+	first := Device{
+		UUID:        "GPU-52945896-6285-4e82-8e09-56ef6b541d45",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:         Opt[string]{"NVIDIA H100 NVL", true},
+			Brand:        Opt[string]{"nvidia", true},
+			Serial:       Opt[string]{"1653424019206", true},
+			Architecture: Opt[string]{"hopper", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{9, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			NumGPUCores:         Opt[uint32]{16896, true},
+			MultiprocessorCount: Opt[uint32]{132, true},
+			Memory: Memory{
+				TotalBytes: Opt[uint64]{100485038080, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{137438953472, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{589369566, true},
+				SubsystemID: Opt[uint32]{406393054, true},
+				BusID: Opt[BusID]{BusID{
+					Domain: 1,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{400000, true},
+				RequestedLimitMW:    Opt[uint32]{400000, true},
+				EnforcedLimitMW:     Opt[uint32]{400000, true},
+				CurrentDrawMW:       Opt[uint32]{62000, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC: Opt[int32]{31, true},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:    Opt[uint32]{0, true},
+				Memory: Opt[uint32]{0, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+				},
+			},
+			Display: Display{
+				Mode:   Opt[Enabled]{true, true},
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent:     Opt[Enabled]{false, true},
+				ModePending:     Opt[Enabled]{false, true},
+				MaxGPUInstances: Opt[uint32]{7, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "h100-nvl",
+		System: System{
+			DriverVersion:    Opt[string]{"560.35.03", true},
+			NVMLVersion:      Opt[string]{"12.560.35.03", true},
+			CUDAVersion:      Opt[string]{"12.6", true},
+			CUDAVersionMajor: Opt[uint32]{12, true},
+			CUDAVersionMinor: Opt[uint32]{6, true},
+		},
+		MIG: MIGTables{
+			GPUInstanceProfiles: []GPUInstanceProfile{{
+				Name:            "1g.12gb",
+				ID:              19,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{7, true},
+				MemoryMiB:       Opt[uint64]{11008, true},
+				UsedBytes:       Opt[uint64]{13631488, true},
+				Multiprocessors: Opt[uint32]{16, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.12gb+me",
+				ID:              20,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{11008, true},
+				Multiprocessors: Opt[uint32]{16, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.24gb",
+				ID:              15,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{4, true},
+				MemoryMiB:       Opt[uint64]{22144, true},
+				UsedBytes:       Opt[uint64]{13631488, true},
+				Multiprocessors: Opt[uint32]{26, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4, 6},
+			}, {
+				Name:            "2g.24gb",
+				ID:              14,
+				Slices:          Opt[uint32]{2, true},
+				Instances:       Opt[uint32]{3, true},
+				MemoryMiB:       Opt[uint64]{22144, true},
+				Multiprocessors: Opt[uint32]{32, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{2, true},
+				JPEGs:           Opt[uint32]{2, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4},
+			}, {
+				Name:            "3g.47gb",
+				ID:              9,
+				Slices:          Opt[uint32]{3, true},
+				Instances:       Opt[uint32]{2, true},
+				MemoryMiB:       Opt[uint64]{47488, true},
+				UsedBytes:       Opt[uint64]{39845888, true},
+				Multiprocessors: Opt[uint32]{60, true},
+				CopyEngines:     Opt[uint32]{3, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{3, true},
+				JPEGs:           Opt[uint32]{3, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0, 4},
+			}, {
+				Name:            "4g.47gb",
+				ID:              5,
+				Slices:          Opt[uint32]{4, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{47488, true},
+				Multiprocessors: Opt[uint32]{64, true},
+				CopyEngines:     Opt[uint32]{4, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{4, true},
+				JPEGs:           Opt[uint32]{4, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0},
+			}, {
+				Name:            "7g.94gb",
+				Slices:          Opt[uint32]{7, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{95360, true},
+				Multiprocessors: Opt[uint32]{132, true},
+				CopyEngines:     Opt[uint32]{8, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{7, true},
+				JPEGs:           Opt[uint32]{7, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{8, true},
+				PlacementStarts: []uint32{0},
+			}},
+			Swapped: Opt[bool]{true, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
+func boardH100Pcie() *Board {
+	first := Device{
+		UUID:        "GPU-acf8a385-ccc7-4ecc-acc2-0a40ac1457a1",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:         Opt[string]{"NVIDIA H100 PCIe", true},
+			Brand:        Opt[string]{"nvidia", true},
+			Serial:       Opt[string]{"1652823037719", true},
+			Architecture: Opt[string]{"hopper", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{9, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			NumGPUCores:         Opt[uint32]{14592, true},
+			MultiprocessorCount: Opt[uint32]{114, true},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{85520809984, true},
+				UsedBytes:      Opt[uint64]{0, true},
+				MemoryBusWidth: Opt[uint32]{5120, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{137438953472, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{590418142, true},
+				SubsystemID: Opt[uint32]{371593438, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 1,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:       Opt[uint32]{5, true},
+				MaxDeviceLinkGen: Opt[uint32]{5, true},
+				MaxLinkWidth:     Opt[uint32]{16, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{350000, true},
+				RequestedLimitMW:    Opt[uint32]{350000, true},
+				EnforcedLimitMW:     Opt[uint32]{350000, true},
+				CurrentDrawMW:       Opt[uint32]{54000, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC: Opt[int32]{41, true},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU: Opt[uint32]{0, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+				},
+			},
+			Display: Display{
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{false, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent:     Opt[Enabled]{false, true},
+				ModePending:     Opt[Enabled]{false, true},
+				MaxGPUInstances: Opt[uint32]{7, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "h100-pcie",
+		System: System{
+			DriverVersion:    Opt[string]{"570.169", true},
+			NVMLVersion:      Opt[string]{"12.570.169", true},
+			CUDAVersion:      Opt[string]{"12.8", true},
+			CUDAVersionMajor: Opt[uint32]{12, true},
+			CUDAVersionMinor: Opt[uint32]{8, true},
+		},
+		MIG: MIGTables{
+			GPUInstanceProfiles: []GPUInstanceProfile{{
+				Name:            "1g.10gb",
+				ID:              19,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{7, true},
+				MemoryMiB:       Opt[uint64]{9984, true},
+				UsedBytes:       Opt[uint64]{15269888, true},
+				Multiprocessors: Opt[uint32]{14, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.10gb+me",
+				ID:              20,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{9984, true},
+				Multiprocessors: Opt[uint32]{14, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.20gb",
+				ID:              15,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{4, true},
+				MemoryMiB:       Opt[uint64]{20096, true},
+				Multiprocessors: Opt[uint32]{14, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4, 6},
+			}, {
+				Name:            "2g.20gb",
+				ID:              14,
+				Slices:          Opt[uint32]{2, true},
+				Instances:       Opt[uint32]{3, true},
+				MemoryMiB:       Opt[uint64]{20096, true},
+				Multiprocessors: Opt[uint32]{30, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{2, true},
+				JPEGs:           Opt[uint32]{2, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4},
+			}, {
+				Name:            "3g.40gb",
+				ID:              9,
+				Slices:          Opt[uint32]{3, true},
+				Instances:       Opt[uint32]{2, true},
+				MemoryMiB:       Opt[uint64]{40448, true},
+				Multiprocessors: Opt[uint32]{46, true},
+				CopyEngines:     Opt[uint32]{3, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{3, true},
+				JPEGs:           Opt[uint32]{3, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0, 4},
+			}, {
+				Name:            "4g.40gb",
+				ID:              5,
+				Slices:          Opt[uint32]{4, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{40448, true},
+				Multiprocessors: Opt[uint32]{62, true},
+				CopyEngines:     Opt[uint32]{4, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{4, true},
+				JPEGs:           Opt[uint32]{4, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0},
+			}, {
+				Name:            "7g.80gb",
+				Slices:          Opt[uint32]{7, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{81152, true},
+				Multiprocessors: Opt[uint32]{114, true},
+				CopyEngines:     Opt[uint32]{8, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{7, true},
+				JPEGs:           Opt[uint32]{7, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{8, true},
+				PlacementStarts: []uint32{0},
+			}},
+			Swapped: Opt[bool]{true, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
+func boardH200() *Board {
+	first := Device{
+		UUID:        "GPU-ace970fc-cddb-4416-a396-6023df2d5c05",
+		MinorNumber: Opt[uint32]{0, true},
+		PDI:         Opt[uint64]{9251293408295642909, true},
+		Properties: Properties{
+			Name:            Opt[string]{"NVIDIA H200", true},
+			Brand:           Opt[string]{"nvidia", true},
+			Serial:          Opt[string]{"1654024088530", true},
+			BoardPartNumber: Opt[string]{"695-2G520-0280-001", true},
+			GPUPartNumber:   Opt[string]{"2335-895-A1", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"96.00.A5.00.03", true},
+			Architecture:    Opt[string]{"hopper", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{9, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			NumGPUCores:         Opt[uint32]{16896, true},
+			MultiprocessorCount: Opt[uint32]{132, true},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G520.0280.02.02", true},
+				OEMObject:    Opt[string]{"2.1", true},
+				ECCObject:    Opt[string]{"7.16", true},
+			},
+			AddressingMode: Opt[string]{"none", true},
+			RecoveryAction: Opt[string]{"none", true},
+			Memory: Memory{
+				TotalBytes:    Opt[uint64]{150754820096, true},
+				ReservedBytes: Opt[uint64]{643432448, true},
+				UsedBytes:     Opt[uint64]{0, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{274877906944, true},
+				UsedBytes:  Opt[uint64]{1048576, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				FreeBytes:  Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{590680286, true},
+				SubsystemID: Opt[uint32]{415109342, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 3,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{5, true},
+				CurrentLinkGen:        Opt[uint32]{5, true},
+				MaxDeviceLinkGen:      Opt[uint32]{5, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{16, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{371, true},
+				RxThroughputKBPS:      Opt[uint64]{337, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{700000, true},
+				RequestedLimitMW:    Opt[uint32]{700000, true},
+				EnforcedLimitMW:     Opt[uint32]{700000, true},
+				MinLimitMW:          Opt[uint32]{200000, true},
+				MaxLimitMW:          Opt[uint32]{700000, true},
+				CurrentDrawMW:       Opt[uint32]{77880, true},
+				AverageDrawMW:       Opt[uint32]{77670, true},
+			},
+			MemoryPower: PowerDraw{
+				AverageDrawMW: Opt[uint32]{46560, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:           Opt[int32]{28, true},
+				TemperatureMemoryC:        Opt[int32]{32, true},
+				TLimitC:                   Opt[int32]{59, true},
+				TLimitShutdownC:           Opt[int32]{-8, true},
+				TLimitSlowdownC:           Opt[int32]{-2, true},
+				TLimitMaxOperatingC:       Opt[int32]{0, true},
+				TLimitMemoryMaxOperatingC: Opt[int32]{0, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{345, true},
+				GraphicsMax:              Opt[uint32]{1980, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{1980, true},
+				SMCurrent:                Opt[uint32]{345, true},
+				SMMax:                    Opt[uint32]{1980, true},
+				MemoryCurrent:            Opt[uint32]{3201, true},
+				MemoryMax:                Opt[uint32]{3201, true},
+				VideoCurrent:             Opt[uint32]{765, true},
+				VideoMax:                 Opt[uint32]{1545, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+				Counters: ThrottleCounters{
+					SWPowerCapUS:           Opt[uint64]{0, true},
+					SyncBoostUS:            Opt[uint64]{0, true},
+					SWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWPowerBrakeSlowdownUS: Opt[uint64]{0, true},
+				},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					UncorrectableSources: SRAMSources{
+						L2:              Opt[uint64]{0, true},
+						SM:              Opt[uint64]{0, true},
+						Microcontroller: Opt[uint64]{0, true},
+						PCIe:            Opt[uint64]{0, true},
+						Other:           Opt[uint64]{0, true},
+					},
+					ThresholdExceeded: Opt[bool]{false, true},
+				},
+				ChannelRepairPending: Opt[bool]{false, true},
+				TPCRepairPending:     Opt[bool]{false, true},
+				UnrepairableMemory:   Opt[bool]{false, true},
+			},
+			RemappedRows: RemappedRows{
+				Correctable:     Opt[uint32]{0, true},
+				Uncorrectable:   Opt[uint32]{0, true},
+				Pending:         Opt[bool]{false, true},
+				FailureOccurred: Opt[bool]{false, true},
+				AvailabilityHistogram: RowRemapHistogram{
+					Max:     Opt[uint32]{3072, true},
+					High:    Opt[uint32]{0, true},
+					Partial: Opt[uint32]{0, true},
+					Low:     Opt[uint32]{0, true},
+					None:    Opt[uint32]{0, true},
+				},
+			},
+			Display: Display{
+				Active:   Opt[Enabled]{false, true},
+				Attached: Opt[bool]{true, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent:     Opt[Enabled]{false, true},
+				ModePending:     Opt[Enabled]{false, true},
+				MaxGPUInstances: Opt[uint32]{7, true},
+			},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"passthrough", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"590.48.01", true},
+			},
+			C2CMode:             Opt[Enabled]{false, true},
+			SparseOperationMode: Opt[Enabled]{false, true},
+			EGM:                 Opt[Enabled]{false, true},
+			Fabric: Fabric{
+				ClusterUUID:   Opt[ClusterUUID]{ClusterUUID{}, true},
+				CliqueID:      Opt[uint32]{0, true},
+				State:         Opt[string]{"completed", true},
+				HealthSummary: Opt[string]{"not_supported", true},
+				HealthMask:    Opt[uint32]{0, true},
+			},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{2, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "h200",
+		System: System{
+			DriverVersion:    Opt[string]{"590.48.01", true},
+			NVMLVersion:      Opt[string]{"13.590.48.01", true},
+			CUDAVersion:      Opt[string]{"13.1", true},
+			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{1, true},
+		},
+		NVLink: NVLink{
+			Version:              Opt[uint32]{4, true},
+			LinksPerGPU:          Opt[uint32]{18, true},
+			BandwidthPerLinkMbps: Opt[uint32]{26562, true},
+			C2CEnabled:           Opt[bool]{false, true},
+			Switches: []NVSwitch{{
+				BDF: Opt[BusID]{BusID{
+					Bus: 245,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-0", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Bus: 246,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-1", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Bus: 247,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-2", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Bus: 248,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-3", true},
+			}},
+			Defaults: LinkDefaults{
+				State: Opt[string]{"active", true},
+			},
+		},
+		MIG: MIGTables{
+			GPUInstanceProfiles: []GPUInstanceProfile{{
+				Name:            "1g.18gb",
+				ID:              19,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{7, true},
+				MemoryMiB:       Opt[uint64]{16384, true},
+				UsedBytes:       Opt[uint64]{8912896, true},
+				Multiprocessors: Opt[uint32]{16, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.18gb+me",
+				ID:              20,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{16384, true},
+				Multiprocessors: Opt[uint32]{16, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.35gb",
+				ID:              15,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{4, true},
+				MemoryMiB:       Opt[uint64]{33280, true},
+				Multiprocessors: Opt[uint32]{26, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4, 6},
+			}, {
+				Name:            "2g.35gb",
+				ID:              14,
+				Slices:          Opt[uint32]{2, true},
+				Instances:       Opt[uint32]{3, true},
+				MemoryMiB:       Opt[uint64]{33280, true},
+				UsedBytes:       Opt[uint64]{17301504, true},
+				Multiprocessors: Opt[uint32]{32, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{2, true},
+				JPEGs:           Opt[uint32]{2, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4},
+			}, {
+				Name:            "3g.71gb",
+				ID:              9,
+				Slices:          Opt[uint32]{3, true},
+				Instances:       Opt[uint32]{2, true},
+				MemoryMiB:       Opt[uint64]{71424, true},
+				UsedBytes:       Opt[uint64]{22544384, true},
+				Multiprocessors: Opt[uint32]{60, true},
+				CopyEngines:     Opt[uint32]{3, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{3, true},
+				JPEGs:           Opt[uint32]{3, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0, 4},
+			}, {
+				Name:            "4g.71gb",
+				ID:              5,
+				Slices:          Opt[uint32]{4, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{71424, true},
+				Multiprocessors: Opt[uint32]{64, true},
+				CopyEngines:     Opt[uint32]{4, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{4, true},
+				JPEGs:           Opt[uint32]{4, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0},
+			}, {
+				Name:            "7g.141gb",
+				Slices:          Opt[uint32]{7, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{143360, true},
+				Multiprocessors: Opt[uint32]{132, true},
+				CopyEngines:     Opt[uint32]{8, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{7, true},
+				JPEGs:           Opt[uint32]{7, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{8, true},
+				PlacementStarts: []uint32{0},
+			}},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 8)
+	var d *Device
+
+	d = &b.Devices[1]
+	d.Index = 1
+	d.UUID = "GPU-e66c0e98-1942-4e8a-b4c6-049fa9998118"
+	d.MinorNumber = Opt[uint32]{1, true}
+	d.PDI = Opt[uint64]{2165357450117102285, true}
+	d.Serial = Opt[string]{"1654024088531", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 35,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{3, true}
+
+	d = &b.Devices[2]
+	d.Index = 2
+	d.UUID = "GPU-e7f137f5-a11b-4c7d-b5a6-b47b57a73cab"
+	d.MinorNumber = Opt[uint32]{2, true}
+	d.PDI = Opt[uint64]{682325443815324177, true}
+	d.Serial = Opt[string]{"1654024088532", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 67,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{4, true}
+
+	d = &b.Devices[3]
+	d.Index = 3
+	d.UUID = "GPU-83de0b93-946a-4998-9656-7964cfbaa4dd"
+	d.MinorNumber = Opt[uint32]{3, true}
+	d.PDI = Opt[uint64]{235891002577832194, true}
+	d.Serial = Opt[string]{"1654024088533", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 99,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{5, true}
+
+	d = &b.Devices[4]
+	d.Index = 4
+	d.UUID = "GPU-c85ad6ff-6546-44be-b379-782e12806dcc"
+	d.MinorNumber = Opt[uint32]{4, true}
+	d.PDI = Opt[uint64]{10433855458467323564, true}
+	d.Serial = Opt[string]{"1654024088534", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 131,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{1, true}
+
+	d = &b.Devices[5]
+	d.Index = 5
+	d.UUID = "GPU-33393138-3701-403f-b745-3614dba55617"
+	d.MinorNumber = Opt[uint32]{5, true}
+	d.PDI = Opt[uint64]{13989253957201529896, true}
+	d.Serial = Opt[string]{"1654024088535", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 163,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{6, true}
+
+	d = &b.Devices[6]
+	d.Index = 6
+	d.UUID = "GPU-c67e2041-df70-4032-b3dd-cd46e156ceb2"
+	d.MinorNumber = Opt[uint32]{6, true}
+	d.PDI = Opt[uint64]{6486641156364578723, true}
+	d.Serial = Opt[string]{"1654024088536", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 195,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{7, true}
+
+	d = &b.Devices[7]
+	d.Index = 7
+	d.UUID = "GPU-90bc4c10-4659-4fc8-8f9e-9d91d95996e3"
+	d.MinorNumber = Opt[uint32]{7, true}
+	d.PDI = Opt[uint64]{11519295372712676415, true}
+	d.Serial = Opt[string]{"1654024088537", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 227,
+	}, true}
+	d.Platform.ModuleID = Opt[uint8]{8, true}
+	return b
+}
+
+func boardRtxPro_6000Server() *Board {
+	first := Device{
+		UUID:        "GPU-4ac99b91-552f-44cd-92b4-7a9271995c60",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:         Opt[string]{"NVIDIA RTX PRO 6000 Blackwell Server Edition", true},
+			Brand:        Opt[string]{"nvidia", true},
+			Serial:       Opt[string]{"1791825028340", true},
+			Architecture: Opt[string]{"blackwell", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{12, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			NumGPUCores:         Opt[uint32]{24064, true},
+			MultiprocessorCount: Opt[uint32]{188, true},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{102641958912, true},
+				ReservedBytes:  Opt[uint64]{2399141888, true},
+				UsedBytes:      Opt[uint64]{0, true},
+				MemoryBusWidth: Opt[uint32]{512, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{137438953472, true},
+				UsedBytes:  Opt[uint64]{9437184, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				FreeBytes:  Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{733286622, true},
+				SubsystemID: Opt[uint32]{541987038, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 66,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:       Opt[uint32]{5, true},
+				MaxDeviceLinkGen: Opt[uint32]{5, true},
+				MaxLinkWidth:     Opt[uint32]{16, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{600000, true},
+				RequestedLimitMW:    Opt[uint32]{600000, true},
+				EnforcedLimitMW:     Opt[uint32]{600000, true},
+				CurrentDrawMW:       Opt[uint32]{39000, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC: Opt[int32]{30, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{false, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+				Counters: ThrottleCounters{
+					SWPowerCapUS:           Opt[uint64]{1202176, true},
+					SyncBoostUS:            Opt[uint64]{0, true},
+					SWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWPowerBrakeSlowdownUS: Opt[uint64]{0, true},
+				},
+			},
+			PerformanceState: Opt[PState]{8, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+				},
+			},
+			Display: Display{
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent:     Opt[Enabled]{false, true},
+				ModePending:     Opt[Enabled]{false, true},
+				MaxGPUInstances: Opt[uint32]{4, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "rtx-pro-6000-server",
+		System: System{
+			DriverVersion:    Opt[string]{"580.105.06", true},
+			NVMLVersion:      Opt[string]{"13.580.105.06", true},
+			CUDAVersion:      Opt[string]{"13.0", true},
+			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{0, true},
+		},
+		MIG: MIGTables{
+			GPUInstanceProfiles: []GPUInstanceProfile{{
+				Name:            "1g.24gb",
+				ID:              14,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{4, true},
+				MemoryMiB:       Opt[uint64]{23680, true},
+				Multiprocessors: Opt[uint32]{46, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{1, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{3, true},
+				PlacementStarts: []uint32{0, 3, 6, 9},
+			}, {
+				Name:            "1g.24gb+me",
+				ID:              21,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{23680, true},
+				Multiprocessors: Opt[uint32]{46, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{1, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{3, true},
+				PlacementStarts: []uint32{0, 3, 6, 9},
+			}, {
+				Name:            "1g.24gb+gfx",
+				ID:              47,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{4, true},
+				MemoryMiB:       Opt[uint64]{23680, true},
+				Multiprocessors: Opt[uint32]{46, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{1, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{3, true},
+				PlacementStarts: []uint32{0, 3, 6, 9},
+			}, {
+				Name:            "1g.24gb+me.all",
+				ID:              65,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{23680, true},
+				Multiprocessors: Opt[uint32]{46, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{4, true},
+				Decoders:        Opt[uint32]{4, true},
+				JPEGs:           Opt[uint32]{4, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{3, true},
+				PlacementStarts: []uint32{0, 3, 6, 9},
+			}, {
+				Name:            "1g.24gb-me",
+				ID:              67,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{4, true},
+				MemoryMiB:       Opt[uint64]{23680, true},
+				Multiprocessors: Opt[uint32]{46, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{0, true},
+				JPEGs:           Opt[uint32]{0, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{3, true},
+				PlacementStarts: []uint32{0, 3, 6, 9},
+			}, {
+				Name:            "2g.48gb",
+				ID:              5,
+				Slices:          Opt[uint32]{2, true},
+				Instances:       Opt[uint32]{2, true},
+				MemoryMiB:       Opt[uint64]{47616, true},
+				Multiprocessors: Opt[uint32]{94, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{2, true},
+				Decoders:        Opt[uint32]{2, true},
+				JPEGs:           Opt[uint32]{2, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{6, true},
+				PlacementStarts: []uint32{0, 6},
+			}, {
+				Name:            "2g.48gb+gfx",
+				ID:              35,
+				Slices:          Opt[uint32]{2, true},
+				Instances:       Opt[uint32]{2, true},
+				MemoryMiB:       Opt[uint64]{47616, true},
+				Multiprocessors: Opt[uint32]{94, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{2, true},
+				Decoders:        Opt[uint32]{2, true},
+				JPEGs:           Opt[uint32]{2, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{6, true},
+				PlacementStarts: []uint32{0, 6},
+			}, {
+				Name:            "2g.48gb+me.all",
+				ID:              64,
+				Slices:          Opt[uint32]{2, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{47616, true},
+				Multiprocessors: Opt[uint32]{94, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{4, true},
+				Decoders:        Opt[uint32]{4, true},
+				JPEGs:           Opt[uint32]{4, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{6, true},
+				PlacementStarts: []uint32{0, 6},
+			}, {
+				Name:            "2g.48gb-me",
+				ID:              66,
+				Slices:          Opt[uint32]{2, true},
+				Instances:       Opt[uint32]{2, true},
+				MemoryMiB:       Opt[uint64]{47616, true},
+				Multiprocessors: Opt[uint32]{94, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{0, true},
+				JPEGs:           Opt[uint32]{0, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{6, true},
+				PlacementStarts: []uint32{0, 6},
+			}, {
+				Name:            "4g.96gb",
+				Slices:          Opt[uint32]{4, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{95616, true},
+				Multiprocessors: Opt[uint32]{188, true},
+				CopyEngines:     Opt[uint32]{4, true},
+				Encoders:        Opt[uint32]{4, true},
+				Decoders:        Opt[uint32]{4, true},
+				JPEGs:           Opt[uint32]{4, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{12, true},
+				PlacementStarts: []uint32{0},
+			}, {
+				Name:            "4g.96gb+gfx",
+				ID:              32,
+				Slices:          Opt[uint32]{4, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{95616, true},
+				Multiprocessors: Opt[uint32]{188, true},
+				CopyEngines:     Opt[uint32]{4, true},
+				Encoders:        Opt[uint32]{4, true},
+				Decoders:        Opt[uint32]{4, true},
+				JPEGs:           Opt[uint32]{4, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{12, true},
+				PlacementStarts: []uint32{0},
+			}},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 4)
+	var d *Device
+
+	d = &b.Devices[1]
+	d.Index = 1
+	d.UUID = "GPU-81590797-8c2a-40b1-be52-6760c97ce057"
+	d.MinorNumber = Opt[uint32]{1, true}
+	d.Serial = Opt[string]{"1791825028341", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 140,
+	}, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{40000, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{31, true}
+
+	d = &b.Devices[2]
+	d.Index = 2
+	d.UUID = "GPU-d3e03022-7a5f-4e57-9751-394850fe3092"
+	d.MinorNumber = Opt[uint32]{2, true}
+	d.Serial = Opt[string]{"1791825028342", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Domain: 1,
+		Bus:    4,
+	}, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{31, true}
+
+	d = &b.Devices[3]
+	d.Index = 3
+	d.UUID = "GPU-279a9423-87fe-4804-aab1-68de5bbb635c"
+	d.MinorNumber = Opt[uint32]{3, true}
+	d.Serial = Opt[string]{"1791825028343", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Domain: 1,
+		Bus:    200,
+	}, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{}
+	d.Thermal.TemperatureGPUC = Opt[int32]{}
 	return b
 }
 

@@ -301,6 +301,200 @@ fabric.state: -
 platform.module_id: 1
 nvlink.links_per_gpu: -
 `,
+	"a100-sxm4-80gb": `
+devices: 4
+system.driver_version: 535.54.03
+name: NVIDIA A100-SXM4-80GB
+compute_capability: {8 0}
+vbios_version: 92.00.36.00.02
+board_part_number: 692-2G506-0212-002
+gpu_part_number: 20B2-895-A1
+inforom: {G506.0212.00.01 2.0 6.16 -}
+pci: {0x20b210de 0x147f10de 3 2}
+pcie.max_host_link_gen: 4
+memory.total_bytes: 81920 MiB
+bar1_memory.total_bytes: 131072 MiB
+power.default_limit_mw: 500.00 W
+power.min_limit_mw: 100.00 W
+power.max_limit_mw: 500.00 W
+power.average_draw_mw: -
+thermal.shutdown_threshold_c: 92 C
+thermal.slowdown_threshold_c: 89 C
+thermal.max_operating_c: 85 C
+thermal.memory_max_operating_c: 95 C
+thermal.tlimit_c: -
+clocks.graphics_max: 1410 MHz
+clocks.graphics_app: 1275 MHz
+clocks.memory_max: 1593 MHz
+clocks.video_max: 1290 MHz
+supported_clocks: 1593 MHz: 81 steps 1410 MHz..210 MHz
+nvlink.links_per_gpu: 12
+nvlink.bandwidth_per_link_mbps: 25781
+[0].pci.bus_id: 00000000:01:00.0
+[0].platform.module_id: 4
+`,
+	"h200": `
+devices: 8
+system.driver_version: 590.48.01
+system.cuda_version: 13.1
+name: NVIDIA H200
+architecture: hopper
+compute_capability: {9 0}
+multiprocessor_count: 132
+vbios_version: 96.00.A5.00.03
+board_part_number: 695-2G520-0280-001
+gpu_part_number: 2335-895-A1
+inforom: {G520.0280.02.02 2.1 7.16 -}
+pci: {0x233510de 0x18be10de 3 2}
+pcie.max_link_gen: 5
+memory.total_bytes: 143771 MiB
+bar1_memory.total_bytes: 262144 MiB
+power.default_limit_mw: 700.00 W
+power.min_limit_mw: 200.00 W
+power.max_limit_mw: 700.00 W
+power.average_draw_mw: 77.67 W
+thermal.tlimit_c: 59 C
+thermal.tlimit_shutdown_c: -8 C
+thermal.tlimit_slowdown_c: -2 C
+thermal.tlimit_max_operating_c: 0 C
+thermal.shutdown_threshold_c: -
+clocks.graphics_max: 1980 MHz
+clocks.graphics_app: -
+clocks.memory_max: 3201 MHz
+clocks.video_max: 1545 MHz
+remapped_rows.availability_histogram: {3072 0 0 0 0}
+c2c_mode: false
+fabric.state: completed
+nvlink.version: 4
+nvlink.links_per_gpu: 18
+nvlink.bandwidth_per_link_mbps: 26562
+[4].pci.bus_id: 00000000:83:00.0
+[4].platform.module_id: 1
+`,
+	"b200": `
+devices: 8
+system.driver_version: 580.105.08
+system.cuda_version: 13.0
+name: NVIDIA B200
+architecture: blackwell
+compute_capability: {10 0}
+multiprocessor_count: -
+vbios_version: 97.00.FA.00.09
+board_part_number: 692-2G525-0220-500
+gpu_part_number: 2901-886-A1
+inforom: {G525.0220.00.03 2.1 7.16 -}
+addressing_mode: none
+pci: {0x290110de 0x199910de 3 2}
+pcie.max_link_gen: 5
+memory.total_bytes: 183359 MiB
+memory.reserved_bytes: 728 MiB
+free: 182632 MiB
+bar1_memory.total_bytes: 262144 MiB
+power.default_limit_mw: 1000.00 W
+power.min_limit_mw: 200.00 W
+power.max_limit_mw: 1000.00 W
+power.smoothing: no_permission
+module_power.default_limit_mw: -
+thermal.tlimit_shutdown_c: -5 C
+thermal.tlimit_slowdown_c: -3 C
+thermal.tlimit_max_operating_c: 0 C
+clocks.graphics_max: 1965 MHz
+clocks.memory_max: 3996 MHz
+clocks.video_max: 1965 MHz
+supported_clocks: 3996 MHz: 247 steps 1965 MHz..120 MHz; 3402 MHz: 247 steps 1965 MHz..120 MHz
+remapped_rows.availability_histogram: {3840 0 0 0 0}
+sparse_operation_mode: -
+c2c_mode: false
+fabric.state: completed
+fabric.health_summary: healthy
+platform.peer_type: switch_connected
+platform.host_id: 1
+nvlink.version: 5
+nvlink.links_per_gpu: 18
+nvlink.bandwidth_per_link_mbps: 53125
+[0].pci.bus_id: 00000000:8F:00.0
+[0].platform.module_id: 6
+[0].power.average_draw_mw: 195.68 W
+[0].power.current_draw_mw: 195.79 W
+[7].pci.bus_id: 00000000:CC:00.0
+[7].thermal.tlimit_c: 37 C
+`,
+	"gh200": `
+devices: 1
+system.driver_version: 550.127.05
+name: NVIDIA GH200 480GB
+vbios_version: 96.00.8D.00.03
+addressing_mode: ats
+pci: {0x234210de 0x180910de 00000000:DD:00.0 3 2}
+pcie.max_link_width: 1
+memory.total_bytes: 97871 MiB
+memory.reserved_bytes: 1103 MiB
+bar1_memory.total_bytes: -
+power.default_limit_mw: 900.00 W
+power.enforced_limit_mw: 700.00 W
+power.min_limit_mw: 100.00 W
+module_power.default_limit_mw: 1000.00 W
+thermal.tlimit_c: 55 C
+clocks.graphics_max: 1980 MHz
+clocks.memory_max: 2619 MHz
+c2c_mode: true
+fabric.state: -
+nvlink.links_per_gpu: -
+`,
+	"a30": `
+devices: 1
+system.driver_version: 535.183.01
+name: NVIDIA A30
+compute_capability: {8 0}
+multiprocessor_count: 56
+pci: {0x20b710de 0x153210de 00000000:0B:00.0 3 2}
+memory.total_bytes: 24576 MiB
+bar1_memory.total_bytes: 32768 MiB
+power.enforced_limit_mw: 165.00 W
+power.min_limit_mw: -
+clocks.graphics_max: -
+vbios_version: -
+nvlink.links_per_gpu: -
+`,
+	"h100-pcie": `
+devices: 1
+system.driver_version: 570.169
+name: NVIDIA H100 PCIe
+multiprocessor_count: 114
+pci: {0x233110de 0x162610de 00000000:01:00.0 3 2}
+memory.total_bytes: 81559 MiB
+bar1_memory.total_bytes: 131072 MiB
+power.enforced_limit_mw: 350.00 W
+clocks.graphics_max: -
+nvlink.links_per_gpu: -
+`,
+	"h100-nvl": `
+devices: 1
+system.driver_version: 560.35.03
+name: NVIDIA H100 NVL
+multiprocessor_count: 132
+pci: {0x232110de 0x183910de 00000001:00:00.0 3 2}
+memory.total_bytes: 95830 MiB
+bar1_memory.total_bytes: 131072 MiB
+power.enforced_limit_mw: 400.00 W
+clocks.graphics_max: -
+nvlink.links_per_gpu: -
+`,
+	"rtx-pro-6000-server": `
+devices: 4
+system.driver_version: 580.105.06
+name: NVIDIA RTX PRO 6000 Blackwell Server Edition
+compute_capability: {12 0}
+multiprocessor_count: 188
+pci: {0x2bb510de 0x204e10de 3 2}
+memory.total_bytes: 97887 MiB
+memory.reserved_bytes: 2288 MiB
+bar1_memory.total_bytes: 131072 MiB
+power.enforced_limit_mw: 600.00 W
+clocks.graphics_max: -
+nvlink.links_per_gpu: -
+[3].pci.bus_id: 00000001:C8:00.0
+`,
 }
 
 // elsewhere are values that the profiles of NVIDIA's mock give for boards of the same names and that real boards do not

@@ -27,6 +27,7 @@ func Names() []string {
 			names = append(names, name)
 		}
 	}
+	slices.Sort(names) // files are sorted with their endings, which puts h100-nvl.yaml before h100.yaml
 	return names
 }
 

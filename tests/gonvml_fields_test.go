@@ -18,7 +18,7 @@ type field struct {
 
 // fields reads all fields at once; fields that the test does not list must be unsupported.
 func (c *checker) fields(dev nvml.Device, d *profiles.Device) {
-	list := append(fieldsOf(d), c.linkFields(d)...)
+	list := append(fieldsOf(branch(c.T, c.board), d), c.linkFields(d)...)
 	for id := range uint32(nvml.FI_MAX) {
 		if !slices.ContainsFunc(list, func(f field) bool { return f.id == id }) {
 			list = append(list, field{id, 0, nil})
@@ -57,7 +57,7 @@ func isSmoothing(id uint32) bool {
 		id == nvml.FI_PWR_SMOOTHING_SOC_POWER_SMOOTHING_ENABLED
 }
 
-func fieldsOf(d *profiles.Device) []field {
+func fieldsOf(driver int, d *profiles.Device) []field {
 	pages, rows, lost := &d.RetiredPages, &d.RemappedRows, &d.ClocksThrottleReasons.Counters
 	pending := func(r profiles.Retirement) any {
 		return when(r.Count.Valid, number(pages.PendingRetirement.Value && r.Count.Value > 0))
@@ -96,8 +96,8 @@ func fieldsOf(d *profiles.Device) []field {
 		{nvml.FI_DEV_GET_GPU_RECOVERY_ACTION, 0, named(d.RecoveryAction, map[string]nvml.DeviceGpuRecoveryAction{
 			"none": nvml.GPU_RECOVERY_ACTION_NONE, "gpu_reset": nvml.GPU_RECOVERY_ACTION_GPU_RESET,
 		})},
-		{nvml.FI_DEV_RESET_STATUS, 0, nvml.ERROR_DEPRECATED}, // like the next field, since driver 570
-		{nvml.FI_DEV_DRAIN_AND_RESET_STATUS, 0, nvml.ERROR_DEPRECATED},
+		{nvml.FI_DEV_RESET_STATUS, 0, when(driver >= 570, nvml.ERROR_DEPRECATED)},
+		{nvml.FI_DEV_DRAIN_AND_RESET_STATUS, 0, when(driver >= 570, nvml.ERROR_DEPRECATED)},
 
 		{nvml.FI_DEV_POWER_AVERAGE, nvml.POWER_SCOPE_MEMORY, given(d.MemoryPower.AverageDrawMW)},
 		{nvml.FI_DEV_POWER_INSTANT, nvml.POWER_SCOPE_MEMORY, given(d.MemoryPower.CurrentDrawMW)},
@@ -224,5 +224,5 @@ func (c *checker) linkFields(d *profiles.Device) []field {
 			}
 		}
 	}
-	return append(list, field{nvml.FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT, 0, switched})
+	return append(list, field{nvml.FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT, 0, when(len(nv.Switches) > 0, switched)})
 }

@@ -160,6 +160,10 @@ func (c *checker) power(dev nvml.Device, d *profiles.Device) {
 		c.says(symbol, p.TotalEnergyConsumptionMJ.Value)(dev.GetTotalEnergyConsumption())
 		return
 	}
+	if !p.CurrentDrawMW.Valid {
+		c.says(symbol, nil)(dev.GetTotalEnergyConsumption())
+		return
+	}
 	// Without a value in the profile it is the integral of the GPU's power, to the millisecond.
 	read := func() (energy float64, before, after time.Time) {
 		before = time.Now()

@@ -273,7 +273,8 @@ func branch(t *testing.T, b *profiles.Board) int {
 	return n
 }
 
-// known are the functions of a board's driver: those of the newest header that is not later than the driver.
+// known are the functions of a board's driver: those of the newest header that is not later than the driver, and those that a
+// library of the same branch was seen to export.
 func known(t *testing.T, b *profiles.Board) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "nvml-headers", "versions.yaml"))
@@ -287,6 +288,15 @@ func known(t *testing.T, b *profiles.Board) map[string]bool {
 	functions := map[string]bool{}
 	for _, symbol := range slices.Concat(declared(t, version), undeclared) {
 		functions[symbol] = true
+	}
+	libraries, err := filepath.Glob(filepath.Join("testdata", "exports", fmt.Sprintf("%d.*.txt", branch(t, b))))
+	require.NoError(t, err)
+	for _, library := range libraries {
+		text, err := os.ReadFile(library)
+		require.NoError(t, err)
+		for _, symbol := range strings.Fields(string(text)) {
+			functions[symbol] = true
+		}
 	}
 	return functions
 }

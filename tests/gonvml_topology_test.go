@@ -93,7 +93,8 @@ func (c *checker) topology(dev nvml.Device, d *profiles.Device) {
 	c.says("nvmlDeviceGetTopologyNearestGpus", nvml.ERROR_INVALID_ARGUMENT)(dev.GetTopologyNearestGpus(60))
 }
 
-// A link is one NVLink of a device: as the profile lists it, or else to the switches in turn.
+// A link is one NVLink of a device: as the profile lists it, or else to the switches in turn, or to the other GPUs in turn if there
+// are no switches.
 type link struct {
 	active bool
 	remote nvml.IntNvLinkDeviceType
@@ -105,9 +106,14 @@ func (c *checker) linksOf(d *profiles.Device) []link {
 	nv := &c.board.NVLink
 	all := make([]link, nv.LinksPerGPU.Value)
 	for i := range all {
-		require.NotEmpty(c, nv.Switches, "links that end at GPUs have no check here")
-		far := nv.Switches[i%len(nv.Switches)]
-		all[i] = link{nv.Defaults.State.Value == "active", nvml.NVLINK_DEVICE_TYPE_SWITCH, far.BDF.Value, 0}
+		active, n := nv.Defaults.State.Value == "active", len(c.board.Devices)
+		if len(nv.Switches) > 0 {
+			all[i] = link{active, nvml.NVLINK_DEVICE_TYPE_SWITCH, nv.Switches[i%len(nv.Switches)].BDF.Value, 0}
+			continue
+		}
+		require.Greater(c, n, 1, "links of a GPU alone have no check here")
+		far := &c.board.Devices[(int(d.Index)+1+i%(n-1))%n].PCI
+		all[i] = link{active, nvml.NVLINK_DEVICE_TYPE_GPU, far.BusID.Value, far.DeviceID.Value}
 	}
 	if d.Index > 0 {
 		return all
@@ -210,7 +216,7 @@ func (c *checker) fabric(dev nvml.Device, d *profiles.Device) {
 
 	p := &d.Platform
 	platform := versioned(1, nvml.PlatformInfo{
-		SlotNumber: p.SlotNumber.Value, TrayIndex: p.TrayIndex.Value, HostId: p.HostID.Value, ModuleId: p.ModuleID.Value,
+		SlotNumber: p.SlotNumber.Or(0xff), TrayIndex: p.TrayIndex.Or(0xff), HostId: p.HostID.Value, ModuleId: p.ModuleID.Value,
 		PeerType: uint8(number(p.PeerType.Value == "switch_connected")),
 	})
 	binary.BigEndian.PutUint64(platform.IbGuid[:], p.GPUFabricGUID.Value)

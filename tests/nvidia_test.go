@@ -104,12 +104,19 @@ func checkNVIDIA(t *testing.T, name, libraries string, out outcome) {
 }
 
 // wantNVIDIA are the first GPU's architecture and addressing mode, whether it is in a fabric, whether it can be
-// partitioned, and how near the second GPU is. The driver of a100-sxm4-40gb has no function for the addressing mode, so
-// it is not queried. All NVLinks of these boards end at switches, and go-gpuallocator counts only direct links between
-// two GPUs.
+// partitioned, and how near the second GPU is. Drivers before 580 have no function for the addressing mode, so that it is
+// not queried. go-gpuallocator counts only direct links between two GPUs; those of most boards end at switches.
 var wantNVIDIA = map[string]string{
-	"a100-sxm4-40gb": "Ampere  false true [P2PLinkCrossCPU]",
-	"gb200":          "Blackwell ATS true true [P2PLinkSameCPU]",
-	"h100":           "Hopper HMM false true [P2PLinkCrossCPU]",
-	"t4":             "Turing HMM false false []",
+	"a100-sxm4-40gb":      "Ampere  false true [P2PLinkCrossCPU]",
+	"a100-sxm4-80gb":      "Ampere  false true [P2PLinkCrossCPU FourNVLINKLinks]",
+	"a30":                 "Ampere  false true []",
+	"b200":                "Blackwell None false true [P2PLinkCrossCPU]",
+	"gb200":               "Blackwell ATS true true [P2PLinkSameCPU]",
+	"gh200":               "Hopper  false true []",
+	"h100":                "Hopper HMM false true [P2PLinkCrossCPU]",
+	"h100-nvl":            "Hopper  false true []",
+	"h100-pcie":           "Hopper  false true []",
+	"h200":                "Hopper None false true [P2PLinkCrossCPU]",
+	"rtx-pro-6000-server": "Blackwell  false true [P2PLinkCrossCPU]",
+	"t4":                  "Turing HMM false false []",
 }

@@ -15,6 +15,7 @@ import (
 var captures = map[string]map[string]string{
 	"h100":           {},
 	"a100-sxm4-40gb": {"attached_gpus": "the captured virtual machine has one of the eight"},
+	"b200":           {"gpu/product_architecture": "nvidia-smi 550 is older than Blackwell and prints Unknown"},
 	"gb200":          {"gpu/product_architecture": "nvidia-smi 550 is older than Blackwell and prints Unknown"},
 }
 

@@ -16,7 +16,7 @@ func TestComplete(t *testing.T) {
 		"status --|":                   "--help --root --run --output --watch --every",
 		"status -o |":                  "table json",
 		"status --output=j|":           "--output=json",
-		"run --profile a|":             "a100-sxm4-40gb",
+		"run --profile g|":             "gb200 gh200",
 		"run --profile t4 -- |":        "",
 		"set --gpu a|":                 "all",
 		"set --gpu 0,|":                "", // filled in below
