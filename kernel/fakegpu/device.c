@@ -15,6 +15,7 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
+#include "../compat.h"
 #include "../logic/handles.h"
 #include "../uapi/fakegpu.h"
 #include "fakegpu.h"
@@ -127,8 +128,7 @@ static int fakegpu_open(struct inode *inode, struct file *file)
 	mutex_init(&c->lock);
 	init_waitqueue_head(&c->wait);
 	INIT_WORK(&c->work, context_work);
-	hrtimer_init(&c->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
-	c->timer.function = context_timer;
+	hrtimer_setup(&c->timer, context_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
 	c->handles.max = fakegpu_params.max_handles;
 	c->handles.quota = fakegpu_params.context_bytes;
 	c->page->abi_version = FAKEGPU_ABI_VERSION;
@@ -411,8 +411,8 @@ static int fakegpu_mmap(struct file *file, struct vm_area_struct *vma)
 	if (!(vma->vm_flags & VM_MAYSHARE) || !(vma->vm_flags & VM_READ) || vma->vm_flags & VM_EXEC ||
 	    vma->vm_pgoff || vma->vm_end - vma->vm_start != PAGE_SIZE)
 		return -EINVAL;
-	vma->vm_flags &= ~(VM_MAYWRITE | VM_MAYEXEC);
-	vma->vm_flags |= VM_DONTEXPAND;
+	vm_flags_clear(vma, VM_MAYWRITE | VM_MAYEXEC);
+	vm_flags_set(vma, VM_DONTEXPAND);
 	vma->vm_private_data = file->private_data;
 	vma->vm_ops = &fakegpu_vm_ops;
 	return 0;

@@ -187,7 +187,6 @@ static const struct file_operations control_fops = {
 	.compat_ioctl = compat_ptr_ioctl,
 	.read = vgpu_events_read,
 	.poll = vgpu_events_poll,
-	.llseek = no_llseek,
 };
 
 static struct miscdevice control = { .minor = MISC_DYNAMIC_MINOR, .name = "vgpuctl", .fops = &control_fops, .mode = 0600 };

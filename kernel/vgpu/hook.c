@@ -10,13 +10,9 @@
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
-#include <linux/version.h>
 
+#include "../compat.h"
 #include "vgpu.h"
-
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
-#define ftrace_regs_set_instruction_pointer ftrace_instruction_pointer_set
-#endif
 
 #define VARIANTS 2
 

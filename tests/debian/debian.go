@@ -147,7 +147,11 @@ func (e entry) apt(root string) (string, error) {
 			return "", err
 		}
 	}
-	sources := fmt.Sprintf("deb [signed-by=%s] %s %s %s\n", keyring, mirror, e.suite, e.components)
+	sources := ""
+	// What a package of a backports suite needs is in the suite that it is for.
+	for _, suite := range slices.Compact([]string{e.suite, strings.TrimSuffix(e.suite, "-backports")}) {
+		sources += fmt.Sprintf("deb [signed-by=%s] %s %s %s\n", keyring, mirror, suite, e.components)
+	}
 	// Versions are pinned, so lists from a frozen mirror may be used after their date; hashes and signatures are still
 	// checked. Downloads run as root, since the user to which apt would switch cannot enter root's cache.
 	config := fmt.Sprintf(`Dir::State::Lists "%[1]s/lists";

@@ -2,13 +2,17 @@ package debian
 
 import (
 	"bytes"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -19,12 +23,55 @@ type Kernel struct {
 	Image   string // the kernel as an uncompressed ELF file, which qemu starts faster
 }
 
-// kernelMeta is the package that depends on the present kernel package.
-const kernelMeta = "linux-image-cloud-amd64"
+// series are the kernels that Debian serves, oldest first, and where. Debian keeps one or two kernels in a backports
+// suite and removes the older ones: then the line here has to go. The tools for building modules are programs of the
+// suite, and run with its own libraries where those are named here, since this machine's libc may be older.
+var series = []struct {
+	number, suite string
+	libraries     []string
+}{
+	{"6.1", "bookworm", nil},
+	{"6.12", "bookworm-backports", nil},
+	{"7.2", "trixie-backports", trixieLibraries},
+	{"7.3", "trixie-backports", trixieLibraries},
+}
 
-// FetchKernel returns Debian's cloud kernel. It fetches the kernel first if necessary.
-func FetchKernel() (Kernel, error) {
-	dir, err := Fetch("linux-cloud")
+var trixieLibraries = []string{"libc6", "libelf1t64", "zlib1g", "libzstd1"}
+
+// DefaultKernel is the series that is meant if nobody names one.
+const DefaultKernel = "6.1"
+
+// Kernels lists the series that FetchKernel accepts, oldest first.
+func Kernels() []string {
+	var numbers []string
+	for _, s := range series {
+		numbers = append(numbers, s.number)
+	}
+	return numbers
+}
+
+func kernelEntry(number string) string { return "linux-cloud-" + number }
+
+func init() {
+	for _, s := range series {
+		// The first package stands for the kernel; kernelPackages chooses those that are fetched.
+		entries[kernelEntry(s.number)] = entry{s.suite, tools, s.number, nil}
+		adapters[kernelEntry(s.number)] = adapter{
+			func(apt string) ([]string, error) {
+				packages, err := kernelPackages(apt, s.number)
+				return append(packages, s.libraries...), err
+			}, finishKernel,
+		}
+	}
+}
+
+// FetchKernel returns the newest of Debian's cloud kernels of a series, for example "6.12". It fetches the kernel first
+// if necessary.
+func FetchKernel(number string) (Kernel, error) {
+	if !slices.Contains(Kernels(), number) {
+		return Kernel{}, fmt.Errorf("no kernel %q: known are %s", number, strings.Join(Kernels(), ", "))
+	}
+	dir, err := Fetch(kernelEntry(number))
 	if err != nil {
 		return Kernel{}, err
 	}
@@ -36,18 +83,56 @@ func FetchKernel() (Kernel, error) {
 	return Kernel{release, filepath.Join(dir, "usr", "src", "linux-headers-"+release), images[0]}, nil
 }
 
-// kernelPackages are the present kernel's packages, whose names contain its version.
-func kernelPackages(apt string) ([]string, error) {
-	out, err := exec.Command("apt-cache", "-c", apt, "depends", kernelMeta).Output()
+// kernelPackages are the packages of the newest kernel of a series, whose names contain its version. Debian removes the
+// headers of a kernel earlier than the kernel, so the headers decide which one is the newest.
+func kernelPackages(apt, number string) ([]string, error) {
+	pattern := "^linux-headers-" + regexp.QuoteMeta(number) + `\.[0-9].*-cloud-amd64$`
+	out, err := exec.Command("apt-cache", "-c", apt, "search", "--names-only", pattern).Output()
 	if err != nil {
-		return nil, fmt.Errorf("apt-cache depends %s: %w", kernelMeta, err)
+		return nil, fmt.Errorf("apt-cache search %s: %w", pattern, err)
 	}
-	image := regexp.MustCompile(`Depends: (linux-image-((\d+\.\d+)\S*)-cloud-amd64)`).FindSubmatch(out)
-	if image == nil {
-		return nil, fmt.Errorf("%s depends on no kernel", kernelMeta)
+	version := newest(string(out))
+	if version == "" {
+		return nil, fmt.Errorf("there are no headers of a cloud kernel %s: if Debian has moved on, change tests/debian/kernel.go", number)
 	}
-	number, series := string(image[2]), string(image[3])
-	return []string{string(image[1]), "linux-headers-" + number + "-cloud-amd64", "linux-headers-" + number + "-common", "linux-kbuild-" + series}, nil
+	cloud := version + "-cloud-amd64"
+	want := []string{"linux-headers-" + cloud, "linux-headers-" + version + "-common"}
+	// The tools for building modules have the kernel's version in their name, or only its series. Since 7.0 the image is
+	// a package of its own, which linux-image depends on.
+	for _, either := range [][]string{{"linux-kbuild-" + version, "linux-kbuild-" + number}, {"linux-binary-" + cloud, "linux-image-" + cloud}} {
+		i := slices.IndexFunc(either, func(name string) bool {
+			out, err := exec.Command("apt-cache", "-c", apt, "show", name).Output()
+			return err == nil && len(out) > 0
+		})
+		if i < 0 {
+			return nil, fmt.Errorf("there is neither %s", strings.Join(either, " nor "))
+		}
+		want = append(want, either[i])
+	}
+	return want, nil
+}
+
+var headersLine = regexp.MustCompile(`(?m)^linux-headers-(\S+)-cloud-amd64 `)
+
+// newest returns the greatest version in apt's list of headers, and "" if there is none.
+func newest(list string) string {
+	var versions []string
+	for _, m := range headersLine.FindAllStringSubmatch(list, -1) {
+		versions = append(versions, m[1])
+	}
+	if len(versions) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(versions, func(a, b string) int { return slices.Compare(numbersIn(a), numbersIn(b)) })
+}
+
+func numbersIn(version string) []int {
+	var numbers []int
+	for _, digits := range regexp.MustCompile(`\d+`).FindAllString(version, -1) {
+		n, _ := strconv.Atoi(digits) // digits alone
+		numbers = append(numbers, n)
+	}
+	return numbers
 }
 
 // finishKernel makes the unpacked headers usable and decompresses the kernel. final is the later name of tree.
@@ -58,14 +143,25 @@ func finishKernel(tree, final string) error {
 		if err != nil {
 			return err
 		}
-		text = bytes.Replace(text, []byte("include /usr/src/"), []byte("include "+final+"/usr/src/"), 1)
+		for _, before := range []string{"include ", "KBUILD_OUTPUT="} {
+			text = bytes.Replace(text, []byte(before+"/usr/src/"), []byte(before+final+"/usr/src/"), 1)
+		}
 		if err := os.WriteFile(path, text, 0o644); err != nil {
 			return err
 		}
 	}
 	compressed, _ := filepath.Glob(filepath.Join(tree, "boot/vmlinuz-*"))
+	release := ""
+	if len(compressed) == 1 {
+		release = strings.TrimPrefix(filepath.Base(compressed[0]), "vmlinuz-")
+	} else if compressed, _ = filepath.Glob(filepath.Join(tree, "usr/lib/modules/*/vmlinuz")); len(compressed) == 1 { // since 7.0
+		release = filepath.Base(filepath.Dir(compressed[0]))
+	}
 	if len(makefiles) != 1 || len(compressed) != 1 {
 		return fmt.Errorf("the packages have %d makefiles and %d kernels in place of one of each", len(makefiles), len(compressed))
+	}
+	if err := useLibraries(tree, final); err != nil {
+		return err
 	}
 	bzImage, err := os.ReadFile(compressed[0])
 	if err != nil {
@@ -75,8 +171,36 @@ func finishKernel(tree, final string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(compressed[0]), err)
 	}
-	name := strings.Replace(compressed[0], "vmlinuz-", "vmlinux-", 1)
-	return errors.Join(os.WriteFile(name, image, 0o644), os.Remove(compressed[0]), os.RemoveAll(filepath.Join(tree, "lib/modules")))
+	boot := filepath.Join(tree, "boot")
+	return errors.Join(os.MkdirAll(boot, 0o755), os.WriteFile(filepath.Join(boot, "vmlinux-"+release), image, 0o644), os.Remove(compressed[0]),
+		os.RemoveAll(filepath.Join(tree, "lib/modules")))
+}
+
+const libraryFolder = "usr/lib/x86_64-linux-gnu"
+
+// useLibraries puts a script in place of each tool for building modules, if a libc was fetched with them. The script
+// starts the tool with that libc.
+func useLibraries(tree, final string) error {
+	loader := filepath.Join(libraryFolder, "ld-linux-x86-64.so.2")
+	if !exists(filepath.Join(tree, loader)) {
+		return nil
+	}
+	script := fmt.Sprintf("#!/bin/sh\nexec '%s' --argv0 \"$0\" --library-path '%s' \"$0.program\" \"$@\"\n", filepath.Join(final, loader), filepath.Join(final, libraryFolder))
+	tools, _ := filepath.Glob(filepath.Join(tree, "usr/lib/linux-kbuild-*"))
+	if len(tools) != 1 {
+		return fmt.Errorf("the packages have %d folders of tools in place of one", len(tools))
+	}
+	return filepath.WalkDir(tools[0], func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		f, err := elf.Open(path)
+		if err != nil {
+			return nil // a script or a text
+		}
+		f.Close()
+		return errors.Join(os.Rename(path, path+".program"), os.WriteFile(path, []byte(script), 0o755))
+	})
 }
 
 // decompressKernel finds the kernel in a bzImage: it is a compressed ELF file.

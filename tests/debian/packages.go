@@ -20,7 +20,6 @@ type adapter struct {
 }
 
 var adapters = map[string]adapter{
-	"linux-cloud":  {kernelPackages, finishKernel},
 	"linux-source": {nil, finishSource},
 	"fish":         {nil, finishFish},
 }
@@ -33,7 +32,8 @@ const (
 	tools   = "main contrib"
 )
 
-// entries holds everything that tests can fetch. Only sid has drivers older than 470.
+// entries holds everything that tests can fetch, apart from kernels, which kernel.go adds. Only sid has drivers older
+// than 470.
 var entries = map[string]entry{
 	"nvidia-smi-340": {"sid", nonFree, "340.108", []string{"nvidia-legacy-340xx-smi"}},
 	"nvidia-smi-390": {"sid", nonFree, "390.157", []string{"nvidia-legacy-390xx-smi"}},
@@ -60,7 +60,6 @@ var entries = map[string]entry{
 	"libnvcuvid-535":       {"bookworm", nonFree, "535.261.03", []string{"libnvcuvid1"}},
 	"libnvcuvid-550":       {"trixie", nonFree, "550.163.01", []string{"libnvcuvid1"}},
 
-	"linux-cloud":  {"bookworm", tools, "6.1", []string{kernelMeta}}, // see FetchKernel
 	"linux-source": {"bookworm", tools, "6.1", []string{"linux-source-6.1"}},
 
 	"pynvml-11": {"bookworm", nonFree, "11.525.112", []string{"python3-pynvml"}},

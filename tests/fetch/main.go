@@ -1,7 +1,7 @@
 // Command fetch gets Debian packages for tests and prints the folder of each: go run ./tests/fetch [-q] NAME...
 //
-// Without a name it lists the names. -q turns off progress messages on standard error. -kernel-headers prints the
-// folder for building modules for Debian's cloud kernel.
+// Without a name it lists the names. -q turns off progress messages on standard error. -kernel-headers 6.12 prints the
+// folder for building modules for Debian's cloud kernel of that series.
 package main
 
 import (
@@ -16,20 +16,20 @@ import (
 
 func main() {
 	quiet := flag.Bool("q", false, "print no progress")
-	headers := flag.Bool("kernel-headers", false, "print the folder to build modules for Debian's cloud kernel in")
+	headers := flag.String("kernel-headers", "", "print the folder to build modules for Debian's cloud kernel in; one of "+strings.Join(debian.Kernels(), ", "))
 	flag.Usage = func() {
-		fmt.Fprintf(os.Stderr, "usage: fetch [-q] [-kernel-headers] NAME...\nnames: %s\n", strings.Join(debian.Names(), " "))
+		fmt.Fprintf(os.Stderr, "usage: fetch [-q] [-kernel-headers SERIES] NAME...\nnames: %s\n", strings.Join(debian.Names(), " "))
 	}
 	flag.Parse()
-	if flag.NArg() == 0 && !*headers {
+	if flag.NArg() == 0 && *headers == "" {
 		flag.Usage()
 		os.Exit(2)
 	}
 	if *quiet {
 		debian.Progress = io.Discard
 	}
-	if *headers {
-		kernel, err := debian.FetchKernel()
+	if *headers != "" {
+		kernel, err := debian.FetchKernel(*headers)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "fetch:", err)
 			os.Exit(1)

@@ -15,7 +15,7 @@ func build(kernel debian.Kernel) (*initramfs, error) {
 	}
 	// With the variable of an outer make, this make would print its folder.
 	os.Unsetenv("MAKEFLAGS")
-	if err := make("kernel", "KDIR="+kernel.Headers); err != nil {
+	if err := make("kernel", "KDIR="+kernel.Headers, "STRICT=1"); err != nil {
 		return nil, err
 	}
 	if err := make("programs"); err != nil {
@@ -35,7 +35,7 @@ func build(kernel debian.Kernel) (*initramfs, error) {
 		return nil, err
 	}
 	for folder, files := range map[string]string{
-		"modules": filepath.Join(out, filepath.Base(kernel.Headers), "*.ko"),
+		"modules": filepath.Join(out, kernel.Release, "*.ko"),
 		"bin":     filepath.Join(out, "bin", "*"),
 	} {
 		found, err := filepath.Glob(files)

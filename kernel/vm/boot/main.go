@@ -1,4 +1,4 @@
-// Command boot runs the tests of the kernel modules in a virtual machine: go run ./kernel/vm/boot [-smp N] [-run REGEX]
+// Command boot runs the tests of the kernel modules in a virtual machine: go run ./kernel/vm/boot [-kernel 6.12] [-smp N] [-run REGEX]
 //
 // It builds the modules, their programs and the tests in ./kernel/vm, packs them into an initramfs, and starts Debian's
 // cloud kernel under qemu's emulation, with the test binary as the first process. The virtual machine has neither disk
@@ -29,6 +29,7 @@ import (
 )
 
 type options struct {
+	kernel    string
 	smp       int
 	memory    int
 	run, skip string
@@ -39,6 +40,7 @@ type options struct {
 
 func main() {
 	var o options
+	flag.StringVar(&o.kernel, "kernel", debian.DefaultKernel, "Debian's kernel to boot, one of "+strings.Join(debian.Kernels(), ", "))
 	flag.IntVar(&o.smp, "smp", 1, "processors of the virtual machine")
 	flag.IntVar(&o.memory, "memory", 768, "its memory, in MiB")
 	flag.StringVar(&o.run, "run", "", "only tests that match this expression, as go test has it")
@@ -68,7 +70,7 @@ func boot(ctx context.Context, o options) error {
 	if err != nil {
 		return errors.New("qemu-system-x86_64 is missing: apt-get install qemu-system-x86, or make setup")
 	}
-	kernel, err := debian.FetchKernel()
+	kernel, err := debian.FetchKernel(o.kernel)
 	if err != nil {
 		return err
 	}
@@ -81,7 +83,7 @@ func boot(ctx context.Context, o options) error {
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
-	name := fmt.Sprintf("smp%d%s", o.smp, o.threads)
+	name := fmt.Sprintf("linux-%s-smp%d%s", o.kernel, o.smp, o.threads)
 	image := filepath.Join(out, name+".initramfs")
 	if err := os.WriteFile(image, archive.Bytes(), 0o644); err != nil {
 		return err
@@ -133,7 +135,7 @@ func start(stopped context.Context, qemu string, kernel debian.Kernel, image, lo
 	// no_timer_check: under emulation on a busy machine the kernel's test of its timer fails. The other words make any
 	// problem end the kernel at once (a warning, an oops, a lock-up, a hung task) and check the slabs at each use.
 	words := []string{"console=ttyS0", "quiet", "no_timer_check", "panic=-1", "oops=panic", "panic_on_warn=1", "softlockup_panic=1",
-		"sysctl.kernel.watchdog_thresh=60",
+		"sysctl.kernel.watchdog_thresh=60", "rcupdate.rcu_cpu_stall_timeout=300",
 		"sysctl.kernel.hung_task_timeout_secs=240", "sysctl.kernel.hung_task_panic=1", "slub_debug=FZPU", "log_buf_len=4M", "random.trust_cpu=on", "mitigations=off"}
 	for _, v := range os.Environ() {
 		if strings.HasPrefix(v, "VERIFY_") || strings.HasPrefix(v, "NVMLFAB_GUEST_") {
@@ -179,7 +181,7 @@ func start(stopped context.Context, qemu string, kernel debian.Kernel, image, lo
 	case verdict != nil:
 		return fmt.Errorf("%w; the console is in %s", verdict, log)
 	}
-	fmt.Printf("the virtual machine with %d processor(s) is done after %s\n", o.smp, took)
+	fmt.Printf("Linux %s with %d processor(s) is done after %s\n", kernel.Release, o.smp, took)
 	return nil
 }
 
