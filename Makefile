@@ -5,7 +5,9 @@
 # make bench      what a call and a start cost, beside a C library and the smallest Go library
 # make lib        the libraries alone, for every version of NVML; NVML=12.4 builds that one alone into dist/nvml/12.4.127
 # make mockfs-shim, make test-mockfs   libmockfs.so alone, and its tests
-# make kernel, make test-kernel, make test-kunit   the kernel modules; kernel/Makefile has more
+# make kernel, example, load, reload, unload, fingerprint, test-kernel, test-kunit, verify-compute, verify-cgroup…
+#                 the kernel modules; kernel/Makefile says what each does and which variables it takes
+# make install-headers   the headers for programs in C, with their documents, into DESTDIR PREFIX
 # make release    a tarball of all that, dist/nvmlfab-VERSION-linux-amd64.tar.gz
 # make clean      removes dist
 
@@ -20,7 +22,7 @@ staticcheck := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # go-nvml calls functions that NVIDIA's header marks as deprecated; that is no news.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-.PHONY: all lib fronts older-fronts bin run test bench release generate clean setup mockfs-shim test-mockfs kernel test-kernel test-kunit
+.PHONY: all lib fronts older-fronts bin run test bench release generate clean setup mockfs-shim test-mockfs install-headers
 all: lib bin
 
 # ---- The library ---------------------------------------------------------------------------------------------------
@@ -186,8 +188,27 @@ dist/lib/libcuda-none.so.1: shims/cuda/cuda.c | dist/lib
 
 # ---- The kernel modules --------------------------------------------------------------------------------------------
 
-kernel test-kernel test-kunit: setup
+# Variables of the command line reach the kernel's Makefile by themselves: make reload DRY_RUN=0 ALLOW_ENFORCE=1.
+here     := kernel programs example load reload unload fingerprint
+machines := test-kernel test-kunit verify-compute verify-cgroup verify-cgroup-policy verify-cgroup-compute verify-cgroup-memory
+.PHONY: $(here) $(machines)
+
+$(machines): setup
+$(here) $(machines):
 	@$(MAKE) --no-print-directory -C kernel $@
+
+# ---- The headers for programs in C ---------------------------------------------------------------------------------
+
+PREFIX  ?= /usr/local
+headers := kernel/uapi/fakegpu.h kernel/uapi/vgpuctl.h shims/gpufilter/nvgpufilter.h
+about   := docs/fakegpu.md docs/vgpuctl.md docs/vgpu-device-plugin.md docs/nvenc-filter.md
+
+# $(call install-headers,INCLUDE,DOC) puts them into two folders. The kernel's licence is that of the first two headers.
+install-headers = install -d $(1)/nvmlfab $(2); install -m 644 $(headers) kernel/COPYING $(1)/nvmlfab/; install -m 644 $(about) $(2)/
+
+install-headers:
+	@$(call install-headers,"$(DESTDIR)$(PREFIX)/include","$(DESTDIR)$(PREFIX)/share/doc/nvmlfab"); \
+	for h in $(notdir $(headers)); do echo "$(DESTDIR)$(PREFIX)/include/nvmlfab/$$h"; done
 
 # ---- make run ------------------------------------------------------------------------------------------------------
 
@@ -253,7 +274,9 @@ test: setup
 	$(call phase,engine under the race detector,$(call gotest,-race ./handwritten/... ./engine/... ./library/...))
 	$(call phase,build,$(MAKE) --no-print-directory all)
 	$(call phase,end-to-end tests,$(call gotest,-count=1 ./tests))
-	$(call phase,kernel modules in a virtual machine,$(MAKE) --no-print-directory -C kernel test-kernel 2>&1 | tee -a $(log))
+	$(call phase,kernel modules in a virtual machine,{ \
+	  $(MAKE) --no-print-directory -C kernel test-kernel || failed=1; \
+	  $(MAKE) --no-print-directory -C kernel test-kernel KERNEL=6.12 SHORT=1 || failed=1; [ -z "$${failed:-}" ]; } 2>&1 | tee -a $(log))
 	@echo "== skipped"; \
 	if grep -E 'skipped: |^ *--- SKIP' $(log); then [ "$${CI:-}" != true ] || { echo "CI=true: nothing may be skipped" >&2; exit 1; }; \
 	else echo "nothing"; fi
@@ -287,6 +310,7 @@ release: all
 	done; \
 	ln -s libnvidia-ml.so.1 $$root/lib/libnvidia-ml.so; cp -r --no-dereference dist/nvml $$root/; \
 	install -m 755 $(extras) $$root/lib/; install -m 644 library/valgrind.supp $$root/lib/; \
+	$(call install-headers,$$root/include,$$root/docs); \
 	install -m 644 profiles/boards/*.yaml $$root/profiles/; install -m 644 profiles/schema.json LICENSE README.md CHANGELOG.md $$root/; \
 	{ echo '{"nvmlfab": "$(VERSION)", "platform": "linux/amd64", "coverage":'; $(generator) --stats --json; echo '}'; } > $$root/manifest.json; \
 	(cd $$root && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum > SHA256SUMS); \

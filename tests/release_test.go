@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -60,6 +61,11 @@ func TestRelease(t *testing.T) {
 	assert.True(t, strings.HasPrefix(alone("bin/nvmlfab", "version").succeeds(t).stdout, "nvmlfab 0.0.0-test\n"))
 	assert.Contains(t, alone("bin/nvmlfab", "profiles", "validate", "profiles/h100.yaml").succeeds(t).stdout, "ok, 8 GPUs")
 
+	checkHeaders(t, filepath.Join(bundle, "include"), filepath.Join(bundle, "lib"))
+	for _, name := range []string{"fakegpu.md", "vgpuctl.md", "nvenc-filter.md"} {
+		assert.FileExists(t, filepath.Join(bundle, "docs", name))
+	}
+
 	smi, err := os.ReadFile(fetched(t, "nvidia-smi-550", "nvidia-smi"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(bundle, "nvidia-smi"), smi, 0o755))
@@ -76,4 +82,61 @@ func sums(t *testing.T, tarball string) string {
 	hashes := run(t, nil, "tar", "xzOf", tarball, "--wildcards", "*/SHA256SUMS").succeeds(t).stdout
 	require.Contains(t, hashes, "libnvmlfab-core")
 	return list + hashes
+}
+
+// checkHeaders compiles a program in C with the installed headers, as C and as C++, and runs it against the filter in
+// lib unless that is "".
+func checkHeaders(t *testing.T, include, lib string) {
+	t.Helper()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	for source, compiler := range map[string][]string{
+		"program.c":   {"gcc", "-std=c11"},
+		"program.cpp": {"gcc", "-x", "c++", "-fsyntax-only"},
+	} {
+		if source == "program.cpp" && exec.Command("gcc", "-x", "c++", "-fsyntax-only", "/dev/null").Run() != nil {
+			continue // there is no compiler of C++
+		}
+		path := filepath.Join(dir, source)
+		require.NoError(t, os.WriteFile(path, []byte(`#include <nvmlfab/fakegpu.h>
+#include <nvmlfab/nvgpufilter.h>
+#include <nvmlfab/vgpuctl.h>
+#include <stdio.h>
+
+int main(void)
+{
+	struct vgpu_cgroup_policy_query query = { 0, VGPU_MINOR_ANY, 0, { 0, 0, 0, 0, 0 } };
+	unsigned long requests[] = { FAKEGPU_INFO, FAKEGPU_ALLOC, FAKEGPU_FREE, FAKEGPU_SUBMIT, FAKEGPU_WAIT, VGPU_IOCTL_GET_CGROUP_POLICY };
+
+	printf("%lx %u\n", requests[5], query.minor);
+#ifdef LINKED
+	return nvgpufilter_install();
+#else
+	return requests[0] != FAKEGPU_IOCTL_INFO;
+#endif
+}
+`), 0o644))
+		args := append(compiler[1:], "-Wall", "-Wextra", "-Werror", "-I", include, path)
+		if source == "program.c" {
+			args = append(args, "-o", program)
+			if lib != "" {
+				args = append(args, "-DLINKED", filepath.Join(lib, "libnvgpufilter.so"), "-Wl,-rpath,"+lib)
+			}
+		}
+		run(t, nil, compiler[0], args...).succeeds(t)
+	}
+	assert.Equal(t, "c030764d 4294967295\n", run(t, nil, program).succeeds(t).stdout)
+}
+
+// TestInstallHeaders: the headers for programs in C go where PREFIX says, with their documents, and are complete.
+func TestInstallHeaders(t *testing.T) {
+	dir := t.TempDir()
+	out := run(t, nil, "make", "--no-print-directory", "install-headers", "DESTDIR="+dir, "PREFIX=/opt/x").succeeds(t).stdout
+	for _, name := range []string{"fakegpu.h", "vgpuctl.h", "nvgpufilter.h"} {
+		assert.Contains(t, out, filepath.Join(dir, "opt/x/include/nvmlfab", name))
+	}
+	for _, name := range []string{"fakegpu.md", "vgpuctl.md", "nvenc-filter.md"} {
+		assert.FileExists(t, filepath.Join(dir, "opt/x/share/doc/nvmlfab", name))
+	}
+	checkHeaders(t, filepath.Join(dir, "opt/x/include"), "")
 }

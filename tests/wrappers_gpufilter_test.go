@@ -388,3 +388,10 @@ func (m architecture) storm(t *testing.T, dir string) {
 		t.Log(out.stderr)
 	})
 }
+
+// TestGpufilterWithoutCgo: a build without cgo says what the filter needs, and nothing else.
+func TestGpufilterWithoutCgo(t *testing.T) {
+	o := run(t, []string{"CGO_ENABLED=0"}, "go", "build", "./shims/gpufilter")
+	require.NotZero(t, o.code)
+	require.Regexp(t, `^# \S+/shims/gpufilter\n\S+: undefined: the_NVENC_filter_needs_cgo_set_CGO_ENABLED_1_and_install_a_C_compiler\n$`, o.stderr)
+}

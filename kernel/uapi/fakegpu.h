@@ -63,6 +63,13 @@ struct fakegpu_wait {
 #define FAKEGPU_IOCTL_SUBMIT	_IOWR('G', 0x43, struct fakegpu_submit)
 #define FAKEGPU_IOCTL_WAIT	_IOWR('G', 0x44, struct fakegpu_wait)
 
+/* The same requests by shorter names. */
+#define FAKEGPU_INFO	FAKEGPU_IOCTL_INFO
+#define FAKEGPU_ALLOC	FAKEGPU_IOCTL_ALLOC
+#define FAKEGPU_FREE	FAKEGPU_IOCTL_FREE
+#define FAKEGPU_SUBMIT	FAKEGPU_IOCTL_SUBMIT
+#define FAKEGPU_WAIT	FAKEGPU_IOCTL_WAIT
+
 /* mmap() of the descriptor, offset 0, one page, MAP_SHARED, PROT_READ, maps this structure. The kernel writes it as
  * jobs are submitted and complete, so reading completed_seq needs no system call. Any other mapping is EINVAL, or
  * EPERM if it is writable.

@@ -47,6 +47,9 @@ struct vgpu_cgroup_policy {
 	struct vgpu_limits limits;	/* SET: in, GET: out */
 };
 
+/* GET fills in the limits of the structure that asks for them: a query is the same structure by another name. */
+#define vgpu_cgroup_policy_query vgpu_cgroup_policy
+
 enum vgpu_mode {
 	VGPU_MODE_OFF = 0,		/* nothing is traced, accounted or changed */
 	VGPU_MODE_DRY_RUN = 1,		/* everything is accounted and reported, nothing is changed */

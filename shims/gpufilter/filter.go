@@ -1,3 +1,5 @@
+//go:build cgo
+
 // Package gpufilter lets a container that has only some of the host's GPUs open NVENC sessions.
 //
 // On drivers 570 to 595 such a session fails: libcuda and libnvcuvid ask NVIDIA's resource manager for all of the

@@ -94,7 +94,7 @@ func FuzzFilter(f *testing.F) {
 // TestHookIsStrictC compiles hook.c with strict warnings, since cgo's own code cannot be compiled with them.
 func TestHookIsStrictC(t *testing.T) {
 	for _, file := range []string{"hook.c", "lib/library.c"} {
-		out, err := exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-fsyntax-only", "-I", "../../library/host", file).CombinedOutput()
+		out, err := exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-fsyntax-only", "-I", "../../library/host", "-I", ".", file).CombinedOutput()
 		assert.NoError(t, err, string(out))
 	}
 }

@@ -1,7 +1,7 @@
 package main
 
 /*
-#cgo CFLAGS: -O2 -Wall -Wextra -I${SRCDIR}/../../../library/host
+#cgo CFLAGS: -O2 -Wall -Wextra -I${SRCDIR}/../../../library/host -I${SRCDIR}/..
 #include <stdint.h>
 */
 import "C"

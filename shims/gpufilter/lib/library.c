@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "host.h"
+#include "nvgpufilter.h"
 
 extern void nvgpufilterReady(void);
 extern int nvgpufilterInstall(void);
@@ -39,9 +40,6 @@ __attribute__((constructor)) static void after_go(void)
     host_restore_thread(&loader);
     errno = loader_error;
 }
-
-int nvgpufilter_install(void);
-void *nvgpufilter_bound_import(const char *object, const char *symbol);
 
 /* In a forked child nothing is left of Go's runtime, so the call is refused. */
 static int refuse(void)
