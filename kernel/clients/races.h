@@ -49,13 +49,14 @@ static void held_after(const char *name)
 	close(fd);
 }
 
-/* The threads of both functions stop when the replacing thread has replaced the descriptor often enough. */
+/* The threads of both functions stop when the replacing thread has replaced the descriptor often enough,
+ * and another thread has used it at least once, which may take long on a busy machine. */
 static void *replace(void *arg)
 {
 	int n, fd;
 	uint32_t handle;
 
-	for (n = 0; n < 150 && (uintptr_t)arg == 1; n++) {
+	for (n = 0; (n < 150 || !__atomic_load_n(&successes, __ATOMIC_RELAXED)) && (uintptr_t)arg == 1; n++) {
 		fd = device_open(O_RDWR);
 		mem_alloc(fd, PAGE, &handle);
 		if (n % 2)

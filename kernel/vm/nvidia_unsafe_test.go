@@ -3,6 +3,8 @@
 package kernel
 
 import (
+	"bytes"
+	"encoding/binary"
 	"os"
 	"reflect"
 	"runtime"
@@ -78,23 +80,54 @@ func bytesOf[T any](s []T) []byte {
 }
 
 // slowPage is a page of memory that is supplied only when release is called; wanted waits until somebody needs it.
-// Numbers are from linux/userfaultfd.h.
 func slowPage(t *testing.T) (address uint64, wanted, release func()) {
+	t.Helper()
+	const missing = 1
+	p := faultingPage(t, nil, missing)
+	return p.address, p.wanted, p.release
+}
+
+// faulting is a page whose user waits until release is called; wanted waits for somebody who does.
+type faulting struct {
+	address         uint64
+	wanted, release func()
+}
+
+// protectedPage is memory with a structure that can be read at once, and written only after release is called.
+func protectedPage(t *testing.T, v any) faulting {
+	t.Helper()
+	const writeProtected = 2
+	return faultingPage(t, v, writeProtected)
+}
+
+// faultingPage makes a page whose faults of that mode go to a descriptor. Numbers are from linux/userfaultfd.h.
+func faultingPage(t *testing.T, v any, mode uint64) faulting {
 	t.Helper()
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK, 0, 0)
 	require.Zero(t, errno)
 	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	require.NoError(t, err)
-	address = uint64(uintptr(unsafe.Pointer(&page[0])))
-	const api, register = 0xc018aa3f, 0xc020aa00
+	t.Cleanup(func() { unix.Munmap(page) })
+	address := uint64(uintptr(unsafe.Pointer(&page[0])))
+	const api, register, protect = 0xc018aa3f, 0xc020aa00, 0xc018aa06
 	version := struct{ API, Features, Ioctls uint64 }{API: 0xaa}
 	require.NoError(t, rawIoctl(int(fd), api, unsafe.Pointer(&version)))
-	missing := struct{ Start, Length, Mode, Ioctls uint64 }{address, uint64(len(page)), 1, 0}
-	require.NoError(t, rawIoctl(int(fd), register, unsafe.Pointer(&missing)))
-	wanted = func() {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20000)
+	if v != nil {
+		var b bytes.Buffer
+		require.NoError(t, binary.Write(&b, binary.LittleEndian, v))
+		copy(page, b.Bytes())
+	}
+	area := struct{ Start, Length, Mode, Ioctls uint64 }{address, uint64(len(page)), mode, 0}
+	require.NoError(t, rawIoctl(int(fd), register, unsafe.Pointer(&area)))
+	if v != nil {
+		now := struct{ Start, Length, Mode uint64 }{address, uint64(len(page)), 1}
+		require.NoError(t, rawIoctl(int(fd), protect, unsafe.Pointer(&now)))
+	}
+	wanted := func() {
+		t.Helper()
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(hangs.Milliseconds()))
 		require.NoError(t, err)
 		require.Equal(t, 1, n, "nobody wants the page")
 	}
-	return address, wanted, func() { unix.Close(int(fd)) }
+	return faulting{address, wanted, func() { unix.Close(int(fd)) }} // without a descriptor, faults are as usual
 }
