@@ -28,6 +28,8 @@ type commands struct {
 	Stats  statsCmd  `cmd:"" help:"Show what the module has counted since it was loaded."`
 	Watch  watchCmd  `cmd:"" help:"Print events as they come."`
 	Exec   execCmd   `cmd:"" help:"Run a program, and what it starts, under a policy."`
+	Verify verifyCmd `cmd:"" help:"Try the loaded module with the driver that it hooks, as a dry run."`
+	Worker workerCmd `cmd:"" name:"verify-worker" hidden:""`
 }
 
 const description = `vgpuctl shows and sets what processes and cgroups may use of the GPUs of NVIDIA's driver. It speaks to the kernel module
@@ -57,6 +59,7 @@ type surroundings struct {
 	json           bool
 	open           func() (*vgpuctl.Device, error)
 	debugfs        string
+	parameters     string // the folder of the module's parameters
 	cgroupID       func(path string) (uint64, error)
 	cgroupPaths    func() map[uint64]string
 }
@@ -64,7 +67,8 @@ type surroundings struct {
 func main() {
 	os.Exit(run(os.Args[1:], &surroundings{
 		ctx: context.Background(), stdout: os.Stdout, stderr: os.Stderr,
-		open: vgpuctl.Open, debugfs: "/sys/kernel/debug/vgpu", cgroupID: vgpuctl.CgroupID, cgroupPaths: vgpuctl.CgroupPaths,
+		open: vgpuctl.Open, debugfs: "/sys/kernel/debug/vgpu", parameters: "/sys/module/vgpu/parameters",
+		cgroupID: vgpuctl.CgroupID, cgroupPaths: vgpuctl.CgroupPaths,
 	}))
 }
 

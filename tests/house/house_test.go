@@ -43,7 +43,7 @@ var imports = map[string][]string{
 	"machine":            {"profiles", "engine/change", "engine/state", "generated/abi"},
 	"cmd/nvmlfab":        {"machine", "profiles", "engine/change", "engine/state", "generated/abi"},
 	"cmd/nvidia-imex":    {},
-	"cmd/vgpuctl":        {"kernel/vgpuctl"},
+	"cmd/vgpuctl":        {"kernel/rm", "kernel/vgpuctl"},
 	"cmd/mock-ib":        {"profiles", "machine"},
 	"generator":          {"nvml-headers"},
 	"nvml-headers":       {"generator/model"},

@@ -189,7 +189,7 @@ func start(stopped context.Context, qemu string, kernel debian.Kernel, image, lo
 var endLine = regexp.MustCompile(`^nvmlfab guest: exit (\d+)$`)
 
 // dull are lines that only matter if something is wrong.
-var dull = regexp.MustCompile(`^(=== (RUN|PAUSE|CONT|NAME) .*|PASS|\s*)$`)
+var dull = regexp.MustCompile(`^(=== (RUN|PAUSE|CONT|NAME) .*|PASS|\[.*\] reboot: .*|\s*)$`)
 
 // follow prints the interesting lines, and returns an error if one of them shows a failure.
 func follow(console io.Reader, verbose bool) error {
