@@ -42,6 +42,49 @@ all
 	assert.Equal(t, want, out.lines())
 }
 
+// TestMIGPreloaded: programs that have the library preloaded see the files of instances too, in the run's own state directory as in
+// one that is named.
+func TestMIGPreloaded(t *testing.T) {
+	needsRoot(t)
+	smi := fetched(t, "nvidia-smi-550", "nvidia-smi")
+	script := `set -e
+cd /proc/driver/nvidia/capabilities/gpu0
+ls mig
+"$1" -i 0 -mig 1 >/dev/null
+"$1" mig -i 0 -cgi 9 -C >/dev/null
+find -L mig -name access | sort
+cat mig/gi2/ci0/access /proc/driver/nvidia/capabilities/mig/monitor
+grep -x "gpu0/gi2/ci0/access 22" /proc/driver/nvidia-caps/mig-minors
+"$1" -i 0 -mig 0 >/dev/null
+ls mig
+echo end
+`
+	for name, env := range map[string][]string{"own": nil, "named": {"NVMLFAB_STATE_DIR=" + t.TempDir()}} {
+		t.Run(name, func(t *testing.T) {
+			out := inRun(t, env, "--preload", "--profile", "h100", "--", "sh", "-c", script, "sh", smi).succeeds(t)
+			assert.Equal(t, []string{"mig/gi2/access", "mig/gi2/ci0/access", "DeviceFileMinor: 22", "DeviceFileMode: 292", "DeviceFileModify: 1",
+				"DeviceFileMinor: 2", "DeviceFileMode: 292", "DeviceFileModify: 1", "gpu0/gi2/ci0/access 22", "end"}, out.lines())
+		})
+	}
+}
+
+// TestMIGFolders: each GPU's folder of capabilities is there before there is an instance, whoever names the state directory.
+func TestMIGFolders(t *testing.T) {
+	namespaces(t)
+	const folders = "cd /proc/driver/nvidia/capabilities; ls -d gpu0/mig/. gpu7/mig/."
+	for name, run := range map[string]struct{ env, args []string }{
+		"own":      {nil, nil},
+		"option":   {nil, []string{"--state", t.TempDir()}},
+		"variable": {[]string{"NVMLFAB_STATE_DIR=" + t.TempDir()}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"--namespace", "--profile", "h100"}, run.args...)
+			out := inRun(t, run.env, append(args, "--", "sh", "-c", folders)...).succeeds(t)
+			assert.Equal(t, []string{"gpu0/mig/.", "gpu7/mig/."}, out.lines())
+		})
+	}
+}
+
 // TestMIGToolkit: NVIDIA's nvidia-ctk describes the MIG devices of a run, with their device nodes.
 func TestMIGToolkit(t *testing.T) {
 	namespaces(t)

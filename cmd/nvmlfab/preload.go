@@ -34,11 +34,19 @@ func (p *profile) showPreloaded(libraries, program, lasting string) error {
 	if err := preloadable(program); err != nil {
 		return err
 	}
-	root, err := temporary(machine.New(p.board, machine.Options{CPUs: onlineCPUs(), Profile: string(p.source())}))
+	root, err := temporary()
 	if err != nil {
 		return err
 	}
-	os.Setenv(stateVariable, cmp.Or(lasting, filepath.Join(root, state.MountPoint)))
+	states := cmp.Or(lasting, filepath.Join(root, state.MountPoint))
+	err = writePreloaded(machine.New(p.board, machine.Options{CPUs: onlineCPUs(), Profile: string(p.source()), State: states}), root)
+	if err == nil && lasting == "" {
+		err = state.At(states).Prepare(machine.Minors(p.board))
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(root))
+	}
+	os.Setenv(stateVariable, states)
 	os.Setenv("MOCK_PCI_ROOT", root)
 	if others := os.Getenv("LD_PRELOAD"); others != "" {
 		library += ":" + others
@@ -112,16 +120,10 @@ var machineOf = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_A
 // is in use.
 const usersFile = ".nvmlfab-users"
 
-// temporary writes a tree for this process, with its profile and a state directory. It arranges for the removal of the
-// tree when this process and all of its descendants with the library have ended, however they end.
-func temporary(tree *machine.Tree) (string, error) {
-	for name := range tree.Children {
-		if name != "sys" && name != "etc" && name != "run" {
-			delete(tree.Children, name) // the preloaded library does not redirect it
-		}
-	}
-	tree.Children[usersFile] = &machine.Node{Mode: 0o666, Data: "\n"} // a daemon may run as another user
-	dir, err := os.MkdirTemp("/dev/shm", "nvmlfab-*")                 // faster than a disk
+// temporary makes a folder for the tree of this process. It arranges for the removal of the folder when this process and all of
+// its descendants with the library have ended, however they end.
+func temporary() (string, error) {
+	dir, err := os.MkdirTemp("/dev/shm", "nvmlfab-*") // faster than a disk
 	if err != nil {
 		// TMPDIR may be relative to the working directory, which later processes may not share.
 		var parent string
@@ -135,8 +137,21 @@ func temporary(tree *machine.Tree) (string, error) {
 	if err := reap(dir, "1", nil); err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
-	if err := tree.Write(dir); err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
+	return dir, nil
+}
+
+// writePreloaded writes to a folder what the preloaded library redirects of a tree, its profile and a state directory.
+func writePreloaded(tree *machine.Tree, dir string) error {
+	for name := range tree.Children {
+		switch name {
+		case "sys", "proc", "etc", "run":
+		default:
+			delete(tree.Children, name)
+		}
 	}
-	return dir, os.Chmod(dir, 0o755)
+	tree.Children[usersFile] = &machine.Node{Mode: 0o666, Data: "\n"} // a daemon may run as another user
+	if err := tree.Write(dir); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o755)
 }

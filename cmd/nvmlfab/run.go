@@ -179,7 +179,7 @@ func (c *runCmd) stateDir(board *profiles.Board) (string, error) {
 	if err == nil && !inherited {
 		err = os.MkdirAll(path, 0o755)
 	}
-	if err == nil && c.State != "" {
+	if err == nil && !inherited {
 		if err = state.At(path).Prepare(machine.Minors(board)); state.Refused(err) {
 			err = nil // then instances cannot be made either
 		}

@@ -170,7 +170,7 @@ int walk(struct place *p, int dirfd, const char *path, enum how how, unsigned lo
     if (++links > MAX_LINKS || resolve & RESOLVE_NO_SYMLINKS) return p->moved ? ELOOP : 0;
     todo[got] = '\0';
     if (todo[0] == '/' && resolve & RESOLVE_BENEATH) return p->moved ? EXDEV : 0;
-    if (todo[0] == '/' && !strncmp(virtual, "/proc/", 6)) {
+    if (todo[0] == '/' && !p->staged && !strncmp(virtual, "/proc/", 6)) {
       if (resolve & RESOLVE_NO_MAGICLINKS) return p->moved ? ELOOP : 0;
       if (resolve & RESOLVE_IN_ROOT) return p->moved ? EXDEV : 0;
       if (!same_object(virtual, todo)) return 0;

@@ -1,4 +1,4 @@
-// What libmockfs.so redirects: PCI, into the tree that MOCK_PCI_ROOT names.
+// What libmockfs.so redirects: PCI and the files of NVIDIA's driver, into the tree that MOCK_PCI_ROOT names.
 
 #include "engine.h"
 
@@ -13,5 +13,7 @@ const struct prefix library_prefixes[] = {
     {"/sys/devices/pci", BEGINS},
     {"/sys/class/pci_bus", WHOLE},  // its links lead into the tree; NCCL goes by them
     {"/proc/bus/pci", WHOLE},       // where lspci -A linux-proc looks
+    {"/proc/driver/nvidia", WHOLE},
+    {"/proc/driver/nvidia-caps", WHOLE},
     {NULL, WHOLE},
 };
