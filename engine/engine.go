@@ -163,6 +163,11 @@ func (e *Engine) Complain(err error) { e.host.Complain(strings.ReplaceAll(err.Er
 // ProcessName is the path by which a live process of the system was started; false if there is none.
 func (e *Engine) ProcessName(pid uint32) (string, bool) { return e.host.ProcessName(pid) }
 
+// CPUs are the processors of the machine that the program runs on. SetCPUs lets the calling thread run on these alone;
+// without any, on all.
+func (e *Engine) CPUs() []uint32              { return e.host.CPUs() }
+func (e *Engine) SetCPUs(cpus []uint32) error { return e.host.SetCPUs(cpus) }
+
 // Level is the NVML version of the configured driver as an integer, as abi.Version.Number. Functions of later versions
 // answer FUNCTION_NOT_FOUND. If the profile gives no driver version, all functions are available.
 func (e *Engine) Level() int { return profiles.NVML(e.Snapshot().Branch).Number }

@@ -17,8 +17,6 @@ type Node struct {
 	Board *profiles.Board
 	// Partitions are the GPU instances of all GPUs in MIG mode.
 	Partitions []Partition
-	// Units is the number of S-class units.
-	Units uint32
 }
 
 // Partition is a GPU instance and its compute instances. Serials come from a counter that only grows. So an instance
@@ -63,7 +61,10 @@ type ComputeInstance struct {
 }
 
 // Unit is an S-class unit as one snapshot shows it.
-type Unit struct{ view }
+type Unit struct {
+	view
+	*profiles.Unit
+}
 
 // shown is a GPU as a snapshot is to show it, and what its readings and counters follow.
 type shown struct {
@@ -132,8 +133,8 @@ func (g *generation) snapshot(n Node, gpus []shown) *Snapshot {
 			s.objects[mig.key], s.objects[mig.Instance.key] = mig, mig.Instance
 		}
 	}
-	for i := range n.Units {
-		u := &Unit{s.view(host.Unit, i, 0)}
+	for i := range s.Board.Units {
+		u := &Unit{s.view(host.Unit, uint32(i), 0), &s.Board.Units[i]}
 		s.Units = append(s.Units, u)
 		s.objects[u.key] = u
 	}
@@ -188,7 +189,6 @@ func (g *generation) kept(n Node) []byte {
 	text(g.overrides)
 	number(uint64(g.live.Written))
 	text(g.changed())
-	number(uint64(n.Units))
 	number(uint64(len(n.Partitions)))
 	for _, p := range n.Partitions {
 		number(uint64(p.Device))
@@ -249,7 +249,6 @@ func restored(b []byte) (r remains, err error) {
 		c.hidden = append(c.hidden, profiles.UUID(text()))
 	}
 	r.overrides, r.written, r.changed = text(), int64(number()), text()
-	n.Units = uint32(number())
 	for range number() {
 		if err != nil {
 			break

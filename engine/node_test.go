@@ -43,10 +43,16 @@ func kinds(s *engine.Snapshot, handle uintptr) (list []string) {
 
 // parted is a node whose second GPU has one GPU instance, with that serial, and two compute instances.
 func parted(board *profiles.Board, serial uint64) engine.Node {
-	return engine.Node{Board: board, Units: 1, Partitions: []engine.Partition{{Device: 1, ID: 5, Serial: serial, Parts: []engine.Part{
+	return engine.Node{Board: board, Partitions: []engine.Partition{{Device: 1, ID: 5, Serial: serial, Parts: []engine.Part{
 		{ID: 0, Serial: serial + 1, UUID: "MIG-11111111-1111-1111-1111-111111111111"},
 		{ID: 1, Serial: serial + 2, UUID: "MIG-22222222-2222-2222-2222-222222222222"},
 	}}}}
+}
+
+// withUnit is an engine whose node has an S-class unit.
+func withUnit(t *testing.T) (*engine.Engine, *enginetest.Host) {
+	t.Helper()
+	return started(t, "MOCK_NVML_CONFIG", enginetest.Write(t, "extends: h100\nunits: [{name: S2050, devices: [1]}]\n"))
 }
 
 // everything makes one object of each kind, of the node and of the process, and returns their handles by kind.
@@ -81,7 +87,7 @@ func everything(t *testing.T, e *engine.Engine) map[string]uintptr {
 
 // TestKinds: a handle has one kind, is the only handle of its object, and ends with its generation.
 func TestKinds(t *testing.T) {
-	e, h := started(t)
+	e, h := withUnit(t)
 	handles := everything(t, e)
 	assert.Len(t, handles, 8)
 	seen := map[uintptr]bool{}
@@ -124,7 +130,7 @@ func TestKinds(t *testing.T) {
 // TestRestoreKinds: in a forked process handles of all kinds stand for the same objects, and no object gets a second
 // handle.
 func TestRestoreKinds(t *testing.T) {
-	parent, h := started(t)
+	parent, h := withUnit(t)
 	handles := everything(t, parent)
 	e := child(h)
 	require.Equal(t, abi.SUCCESS, e.Restore())

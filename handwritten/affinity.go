@@ -7,18 +7,19 @@ import (
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
-// cpus are the CPUs near a device: those of its host bridge, or else of its NUMA node; none if the profile does not
-// tell.
+// cpus are the CPUs near a device: those of its host bridge, or else of its NUMA node. If the profile does not tell, they are
+// the CPUs of the machine that the program runs on, as a GPU is near all CPUs of a machine with one NUMA node.
 func cpus(d *engine.Device) []uint32 {
 	bridge := rootComplex(d)
-	if bridge == nil {
-		return nil
-	}
-	if len(bridge.CPUAffinity) > 0 {
+	if bridge != nil && len(bridge.CPUAffinity) > 0 {
 		return bridge.CPUAffinity
 	}
-	node, cores := bridge.NUMANode.Or(-1), d.Snapshot().Board.Topology.CoresPerNUMA.Or(0)
-	if node < 0 {
+	cores := d.Snapshot().Board.Topology.CoresPerNUMA.Or(0)
+	if bridge == nil || !bridge.NUMANode.Valid || cores == 0 {
+		return d.Snapshot().Engine().CPUs()
+	}
+	node := bridge.NUMANode.Value
+	if node < 0 { // a bridge that is near no node
 		return nil
 	}
 	list := make([]uint32, cores)
@@ -62,11 +63,14 @@ func DeviceGetMemoryAffinity(d *engine.Device, mask []uint64, scope abi.Affinity
 	if scope > abi.AFFINITY_SCOPE_SOCKET {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	var nodes []uint32
-	if bridge := rootComplex(d); bridge != nil && bridge.NUMANode.Or(-1) >= 0 {
-		nodes = append(nodes, uint32(bridge.NUMANode.Value))
+	var node int32 // the only one, if the profile does not tell
+	if bridge := rootComplex(d); bridge != nil {
+		node = bridge.NUMANode.Or(0)
 	}
-	return fill(mask, nodes)
+	if node < 0 {
+		return fill(mask, nil)
+	}
+	return fill(mask, []uint32{uint32(node)})
 }
 
 // DeviceGetTopologyNearestGpus lists the GPUs at a topology level from the GPU.
@@ -92,4 +96,26 @@ func SystemGetTopologyGpuSet(s *engine.Snapshot, cpu uint32) ([]*engine.Device, 
 		}
 	}
 	return near, abi.SUCCESS
+}
+
+// DeviceSetCpuAffinity lets the calling thread run on the CPUs near the GPU alone. Where the machine has none of these CPUs,
+// since the profile describes another machine, the thread stays where it is.
+func DeviceSetCpuAffinity(d *engine.Device) abi.Return {
+	near := cpus(d)
+	if len(near) == 0 {
+		return abi.ERROR_NOT_SUPPORTED
+	}
+	e := d.Snapshot().Engine()
+	if own := e.CPUs(); slices.ContainsFunc(near, func(cpu uint32) bool { return slices.Contains(own, cpu) }) && e.SetCPUs(near) != nil {
+		return abi.ERROR_UNKNOWN
+	}
+	return abi.SUCCESS
+}
+
+// DeviceClearCpuAffinity lets the calling thread run on all CPUs.
+func DeviceClearCpuAffinity(d *engine.Device) abi.Return {
+	if d.Snapshot().Engine().SetCPUs(nil) != nil {
+		return abi.ERROR_UNKNOWN
+	}
+	return abi.SUCCESS
 }

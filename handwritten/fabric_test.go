@@ -121,7 +121,8 @@ topology:
     - {numa_node: 0, devices: ["03:00.0"]}
     - {numa_node: 1, devices: ["04:00.0"]}
 `
-	d := enginetest.Start(t, profile).Devices
+	s, h := enginetest.StartHost(t, profile)
+	d := s.Devices
 	for i, want := range []abi.GpuTopologyLevel_t{
 		abi.TOPOLOGY_INTERNAL, abi.TOPOLOGY_HOSTBRIDGE, abi.TOPOLOGY_NODE, abi.TOPOLOGY_SYSTEM, abi.TOPOLOGY_SYSTEM,
 	} {
@@ -140,5 +141,15 @@ topology:
 	assert.Equal(t, []uint64{0xff00, 1}, mask)
 	require.Equal(t, abi.SUCCESS, DeviceGetMemoryAffinity(d[3], mask[:1], abi.AFFINITY_SCOPE_NODE))
 	assert.Equal(t, []uint64{2, 1}, mask)
-	assert.Equal(t, abi.ERROR_NOT_SUPPORTED, DeviceGetCpuAffinity(d[4], mask))
+	require.Equal(t, abi.SUCCESS, DeviceGetCpuAffinity(d[4], mask), "the CPUs of the machine that the program runs on")
+	assert.Equal(t, []uint64{0xff, 0}, mask)
+	require.Equal(t, abi.SUCCESS, DeviceGetMemoryAffinity(d[4], mask, abi.AFFINITY_SCOPE_NODE))
+	assert.Equal(t, []uint64{1, 0}, mask)
+
+	require.Equal(t, abi.SUCCESS, DeviceSetCpuAffinity(d[0]))
+	assert.EqualValues(t, []uint32{0, 1, 2, 3, 64}, h.Bound)
+	require.Equal(t, abi.SUCCESS, DeviceSetCpuAffinity(d[3]), "there are no such CPUs here")
+	assert.EqualValues(t, []uint32{0, 1, 2, 3, 64}, h.Bound)
+	require.Equal(t, abi.SUCCESS, DeviceClearCpuAffinity(d[0]))
+	assert.Nil(t, h.Bound)
 }

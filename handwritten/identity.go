@@ -1,10 +1,12 @@
 package handwritten
 
 import (
+	"bytes"
 	"encoding/hex"
 	"strings"
 
 	"github.com/nvmlfab/nvmlfab/engine"
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
 
@@ -155,4 +157,20 @@ func DeviceGetHandleBySerial(s *engine.Snapshot, serial string) (*engine.Device,
 		}
 	}
 	return found(match)
+}
+
+// DeviceGetHostname_v1 is the name that the GPU has in its machine's network.
+func DeviceGetHostname_v1(d *engine.Device, name *abi.Hostname_v1_t) abi.Return {
+	s, ret := opt(d.Hostname)
+	text(name.Value[:], s)
+	return ret
+}
+
+// DeviceSetHostname_v1 names the GPU.
+func DeviceSetHostname_v1(d *engine.Device, name *abi.Hostname_v1_t) abi.Return {
+	value, _, terminated := bytes.Cut(name.Value[:], []byte{0})
+	if !terminated {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	return d.Change(func(t *change.Tx, i int) abi.Return { return t.Hostname(i, string(value)) })
 }

@@ -24,6 +24,11 @@ func DeviceGetInforomVersion(d *engine.Device, object abi.InforomObject_t) (stri
 	return opt(objects[object])
 }
 
+// DeviceGetInforomConfigurationChecksum is the checksum of the configuration in the InfoROM.
+func DeviceGetInforomConfigurationChecksum(d *engine.Device) (uint32, abi.Return) {
+	return opt(d.InfoROM.Checksum)
+}
+
 // DeviceValidateInforom succeeds for every InfoROM.
 func DeviceValidateInforom(d *engine.Device) abi.Return {
 	_, ret := opt(d.InfoROM.ImageVersion)

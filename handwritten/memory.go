@@ -57,6 +57,16 @@ func DeviceGetConfComputeProtectedMemoryUsage(d *engine.Device, memory *abi.Memo
 	return ret
 }
 
+// DeviceGetConfComputeMemSizeInfo divides the memory into what confidential computing protects and the rest, in KiB.
+func DeviceGetConfComputeMemSizeInfo(d *engine.Device, sizes *abi.ConfComputeMemSizeInfo_t) abi.Return {
+	protected, total, ret := pair(d.CCProtectedMemory.TotalBytes, d.Memory.TotalBytes)
+	sizes.ProtectedMemSizeKib, sizes.UnprotectedMemSizeKib = protected>>10, less(total, protected)>>10
+	return ret
+}
+
+// DeviceGetNumaNodeId is the NUMA node that the GPU's memory is, on machines whose CPUs address it as their own.
+func DeviceGetNumaNodeId(d *engine.Device) (uint32, abi.Return) { return opt(d.Memory.NUMANode) }
+
 // DeviceGetDramEncryptionMode says whether the memory is encrypted, now and after the next reset; NOT_SUPPORTED on
 // boards that cannot encrypt it.
 func DeviceGetDramEncryptionMode(d *engine.Device, current, pending *abi.DramEncryptionInfo_v1_t) (ret abi.Return) {

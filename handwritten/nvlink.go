@@ -1,6 +1,9 @@
 package handwritten
 
 import (
+	"strconv"
+	"strings"
+
 	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
@@ -104,4 +107,31 @@ func DeviceResetNvLinkErrorCounters(d *engine.Device, number uint32) abi.Return 
 // DeviceSetNvLinkDeviceLowPowerThreshold is how long a link has to be idle until it saves power, in units of 100 µs.
 func DeviceSetNvLinkDeviceLowPowerThreshold(d *engine.Device, info *abi.NvLinkPowerThres_t) abi.Return {
 	return d.Change(func(t *change.Tx, i int) abi.Return { return t.NVLinkThreshold(i, info.LowPwrThreshold) })
+}
+
+// linkFirmware are NVML's numbers of the programs that drive links.
+var linkFirmware = map[string]uint8{
+	"mse": abi.NVLINK_FIRMWARE_UCODE_TYPE_MSE, "netir": abi.NVLINK_FIRMWARE_UCODE_TYPE_NETIR,
+	"netir_uphy": abi.NVLINK_FIRMWARE_UCODE_TYPE_NETIR_UPHY, "netir_cln": abi.NVLINK_FIRMWARE_UCODE_TYPE_NETIR_CLN,
+	"netir_dln": abi.NVLINK_FIRMWARE_UCODE_TYPE_NETIR_DLN,
+}
+
+// DeviceGetNvLinkInfo says whether the links encrypt what they carry, and which programs drive them. Links have neither
+// before the fifth generation.
+func DeviceGetNvLinkInfo(d *engine.Device, info *abi.NvLinkInfo_v2_t) abi.Return {
+	links := &d.Snapshot().Board.NVLink
+	if links.Version.Or(0) < 5 || d.LinkCount() == 0 {
+		return abi.ERROR_NOT_SUPPORTED
+	}
+	info.IsNvleEnabled, info.FirmwareInfo = bit(links.Encrypted.Value), abi.NvlinkFirmwareInfo_t{}
+	for i, f := range links.Firmware[:min(len(links.Firmware), len(info.FirmwareInfo.FirmwareVersion))] {
+		v := abi.NvlinkFirmwareVersion_t{UcodeType: linkFirmware[f.Type]}
+		for at, part := range strings.SplitN(f.Version, ".", 3) {
+			number, _ := strconv.ParseUint(part, 10, 32) // the profile has digits there
+			*[]*uint32{&v.Major, &v.Minor, &v.SubMinor}[at] = uint32(number)
+		}
+		info.FirmwareInfo.FirmwareVersion[i] = v
+		info.FirmwareInfo.NumValidEntries++
+	}
+	return abi.SUCCESS
 }

@@ -119,3 +119,41 @@ func DeviceGetProcessUtilization(d *engine.Device, lastSeen uint64) ([]abi.Proce
 	}
 	return list, abi.SUCCESS
 }
+
+// DeviceGetProcessesUtilizationInfo is DeviceGetProcessUtilization, with the use of JPEG and optical flow engines too.
+func DeviceGetProcessesUtilizationInfo(d *engine.Device, info *abi.ProcessesUtilizationInfo_v1_t) ([]abi.ProcessUtilizationInfo_v1_t, abi.Return) {
+	if d.MIG.ModeCurrent.Value {
+		return nil, abi.ERROR_NOT_SUPPORTED
+	}
+	var list []abi.ProcessUtilizationInfo_v1_t
+	now := uint64(d.Snapshot().Now().Unix()) * 1e6
+	for _, p := range d.Processes {
+		u := abi.ProcessUtilizationInfo_v1_t{
+			Pid: p.PID, TimeStamp: now, SmUtil: p.SMUtil.Value, MemUtil: p.MemUtil.Value, EncUtil: p.EncUtil.Value,
+			DecUtil: p.DecUtil.Value, JpgUtil: p.JPEGUtil.Value, OfaUtil: p.OFAUtil.Value,
+		}
+		if now > info.LastSeenTimeStamp && p.PID != 0 && u.SmUtil|u.MemUtil|u.EncUtil|u.DecUtil|u.JpgUtil|u.OfaUtil != 0 {
+			list = append(list, u)
+		}
+	}
+	if list == nil {
+		return nil, abi.ERROR_NOT_FOUND
+	}
+	return list, abi.SUCCESS
+}
+
+// DeviceGetRunningProcessDetailList lists the processes of a kind: 0 those that compute, 1 those that draw, 2 the clients of
+// the Multi-Process Service, of which no profile has any. None uses protected memory.
+func DeviceGetRunningProcessDetailList(d *engine.Device, request *abi.ProcessDetailList_v1_t) ([]abi.ProcessDetail_v1_t, abi.Return) {
+	kinds := [...]string{computing, drawing, "none"}
+	if int64(request.Mode) >= int64(len(kinds)) {
+		return nil, abi.ERROR_INVALID_ARGUMENT
+	}
+	var list []abi.ProcessDetail_v1_t
+	for _, p := range processes(d, kinds[request.Mode]) {
+		list = append(list, abi.ProcessDetail_v1_t{
+			Pid: p.Pid, UsedGpuMemory: p.UsedGpuMemory, GpuInstanceId: p.GpuInstanceId, ComputeInstanceId: p.ComputeInstanceId,
+		})
+	}
+	return list, abi.SUCCESS
+}

@@ -52,23 +52,35 @@ func GetExcludedDeviceInfoByIndex(*engine.Snapshot, uint32, *abi.ExcludedDeviceI
 	return abi.ERROR_INVALID_ARGUMENT
 }
 
-// UnitGetCount is 0, since there are no S-class units.
-func UnitGetCount(*engine.Snapshot) (uint32, abi.Return) { return 0, abi.SUCCESS }
-
 // SystemGetHicVersion answers an empty list, since only S-class units have host interface cards.
 func SystemGetHicVersion(*engine.Snapshot) ([]abi.HwbcEntry_t, abi.Return) { return nil, abi.SUCCESS }
 
-// SystemGetConfComputeState says that confidential computing is off; NOT_SUPPORTED if no GPU has protected memory.
-func SystemGetConfComputeState(s *engine.Snapshot, state *abi.ConfComputeSystemState_t) abi.Return {
-	*state = abi.ConfComputeSystemState_t{
-		Environment:  abi.CC_SYSTEM_ENVIRONMENT_UNAVAILABLE,
-		CcFeature:    abi.CC_SYSTEM_FEATURE_DISABLED,
-		DevToolsMode: abi.CC_SYSTEM_DEVTOOLS_MODE_OFF,
-	}
+// confidential is confidential computing on the machine: it is off. NOT_SUPPORTED if no GPU has protected memory.
+func confidential(s *engine.Snapshot) (settings abi.SystemConfComputeSettings_v1_t, ret abi.Return) {
 	for _, d := range s.Devices {
 		if d.CCProtectedMemory.TotalBytes.Valid {
-			return abi.SUCCESS
+			return abi.SystemConfComputeSettings_v1_t{
+				Environment:  abi.CC_SYSTEM_ENVIRONMENT_UNAVAILABLE,
+				CcFeature:    abi.CC_SYSTEM_FEATURE_DISABLED,
+				DevToolsMode: abi.CC_SYSTEM_DEVTOOLS_MODE_OFF,
+				MultiGpuMode: abi.CC_SYSTEM_MULTIGPU_NONE,
+			}, abi.SUCCESS
 		}
 	}
-	return abi.ERROR_NOT_SUPPORTED
+	return settings, abi.ERROR_NOT_SUPPORTED
+}
+
+// SystemGetConfComputeState says that confidential computing is off; NOT_SUPPORTED if no GPU has protected memory.
+func SystemGetConfComputeState(s *engine.Snapshot, state *abi.ConfComputeSystemState_t) abi.Return {
+	c, ret := confidential(s)
+	*state = abi.ConfComputeSystemState_t{Environment: c.Environment, CcFeature: c.CcFeature, DevToolsMode: c.DevToolsMode}
+	return ret
+}
+
+// SystemGetConfComputeSettings is SystemGetConfComputeState, and whether several GPUs compute confidentially together.
+func SystemGetConfComputeSettings(s *engine.Snapshot, settings *abi.SystemConfComputeSettings_v1_t) abi.Return {
+	c, ret := confidential(s)
+	c.Version = settings.Version
+	*settings = c
+	return ret
 }

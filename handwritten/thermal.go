@@ -79,6 +79,57 @@ func DeviceGetFanSpeed_v2(d *engine.Device, number uint32) (uint32, abi.Return) 
 	return fan(d, number, change.FanSpeed(d.Device, number))
 }
 
+// DeviceGetFanSpeedRPM is one fan's speed, in rounds per minute.
+func DeviceGetFanSpeedRPM(d *engine.Device, info *abi.FanSpeedInfo_v1_t) (ret abi.Return) {
+	if n := change.Fans(d.Device); n > 0 && info.Fan >= n {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	info.Speed, ret = opt(d.Fan.SpeedRPM)
+	return ret
+}
+
+// DeviceGetCoolerInfo says of a fan that its speed can be anything, and that it cools the GPU and what is near it.
+func DeviceGetCoolerInfo(d *engine.Device, info *abi.CoolerInfo_v1_t) abi.Return {
+	switch n := change.Fans(d.Device); {
+	case n == 0:
+		return abi.ERROR_NOT_SUPPORTED
+	case info.Index >= n:
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	info.SignalType, info.Target = abi.THERMAL_COOLER_SIGNAL_VARIABLE, abi.THERMAL_COOLER_TARGET_GPU_RELATED
+	return abi.SUCCESS
+}
+
+// everySensor asks DeviceGetThermalSettings for all sensors.
+const everySensor = abi.MAX_THERMAL_SENSORS_PER_GPU
+
+// DeviceGetThermalSettings are the temperatures of a sensor, or of all: of the GPU, and of the memory if it has one.
+func DeviceGetThermalSettings(d *engine.Device, sensor uint32, settings *abi.GpuThermalSettings_t) abi.Return {
+	*settings = abi.GpuThermalSettings_t{}
+	now, ret := opt(d.Readings().TemperatureC)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	list := []abi.GpuThermalSettingsSensor_t{{
+		Controller: abi.THERMAL_CONTROLLER_GPU_INTERNAL, Target: abi.THERMAL_TARGET_GPU,
+		CurrentTemp: now, DefaultMaxTemp: d.Thermal.ShutdownThresholdC.Value,
+	}}
+	if now, ok := d.Thermal.TemperatureMemoryC.Get(); ok {
+		list = append(list, abi.GpuThermalSettingsSensor_t{
+			Controller: abi.THERMAL_CONTROLLER_GPU_INTERNAL, Target: abi.THERMAL_TARGET_MEMORY,
+			CurrentTemp: now, DefaultMaxTemp: d.Thermal.MemoryMaxOperatingC.Value,
+		})
+	}
+	if sensor != everySensor {
+		if int64(sensor) >= int64(len(list)) {
+			return abi.ERROR_INVALID_ARGUMENT
+		}
+		list = list[sensor : sensor+1]
+	}
+	settings.Count = uint32(copy(settings.Sensor[:], list))
+	return abi.SUCCESS
+}
+
 // DeviceGetTargetFanSpeed is the target speed of a fan, in percent of the highest.
 func DeviceGetTargetFanSpeed(d *engine.Device, number uint32) (uint32, abi.Return) {
 	target := d.Fan.TargetSpeedPercent

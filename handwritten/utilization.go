@@ -68,3 +68,33 @@ func DeviceGetFBCSessions(d *engine.Device) ([]abi.FBCSessionInfo_t, abi.Return)
 	_, ret := opt(d.FBCStats.SessionCount)
 	return nil, ret
 }
+
+// DeviceGetEncoderCapacity is how much of the encoders is left for a codec, in percent.
+func DeviceGetEncoderCapacity(d *engine.Device, codec abi.EncoderType_t) (uint32, abi.Return) {
+	if codec > abi.ENCODER_QUERY_AV1 {
+		return 0, abi.ERROR_INVALID_ARGUMENT
+	}
+	if _, ret := opt(d.EncoderStats.SessionCount); ret != abi.SUCCESS {
+		return 0, ret
+	}
+	busy, ret := opt(d.Readings().Utilization.Encoder)
+	return 100 - min(busy, 100), ret
+}
+
+// DeviceGetDynamicPstatesInfo are the loads by which the driver chooses the P-state, in percent: of the GPU, its memory,
+// and its video engines.
+func DeviceGetDynamicPstatesInfo(d *engine.Device, info *abi.GpuDynamicPstatesInfo_t) abi.Return {
+	*info = abi.GpuDynamicPstatesInfo_t{}
+	u := d.Readings().Utilization
+	if _, ret := opt(u.GPU); ret != abi.SUCCESS {
+		return ret
+	}
+	for domain, load := range map[abi.GpuUtilizationDomainId_t]profiles.Opt[uint32]{
+		abi.GPU_UTILIZATION_DOMAIN_GPU: u.GPU,
+		abi.GPU_UTILIZATION_DOMAIN_FB:  u.Memory,
+		abi.GPU_UTILIZATION_DOMAIN_VID: {Value: max(u.Encoder.Value, u.Decoder.Value), Valid: u.Encoder.Valid || u.Decoder.Valid},
+	} {
+		info.Utilization[domain] = abi.GpuDynamicPstatesInfoUtilization_t{BIsPresent: bit(load.Valid), Percentage: load.Value}
+	}
+	return abi.SUCCESS
+}

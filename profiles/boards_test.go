@@ -532,6 +532,15 @@ thermal.max_operating_c: 89 C
 `,
 }
 
+// shorter leaves out what is absent at the end of a section, since later keys are absent in most boards.
+func shorter(section string) string {
+	inner, ok := strings.CutSuffix(section, "}")
+	for trimmed := ok; trimmed; {
+		inner, trimmed = strings.CutSuffix(inner, " -")
+	}
+	return inner
+}
+
 func TestBoardFacts(t *testing.T) {
 	for _, name := range Names() {
 		require.Contains(t, boardFacts, name)
@@ -539,7 +548,7 @@ func TestBoardFacts(t *testing.T) {
 		require.NoError(t, err)
 		for path, want := range factLines(t, boardFacts[name]) {
 			for i, have := range look(t, b, path) {
-				assert.Equal(t, want, have, "%s: devices[%d]: %s", name, i, path)
+				assert.Equal(t, shorter(want), shorter(have), "%s: devices[%d]: %s", name, i, path)
 			}
 		}
 	}

@@ -34,6 +34,8 @@ type file struct {
 	MIG MIGTables `yaml:"mig"`
 	// InfiniBand is the machine's InfiniBand adapters.
 	InfiniBand InfiniBand `yaml:"infiniband"`
+	// Units are the S-class units that carry GPUs of this machine.
+	Units []Unit `yaml:"units"`
 	// DynamicMetricsDefaults is for tools that fill in dynamic_metrics before anybody loads the file; it changes no board.
 	DynamicMetricsDefaults DynamicMetrics `yaml:"dynamic_metrics_defaults"`
 }
@@ -59,7 +61,7 @@ func (b *builder) lay(root *yaml.Node, base *Board) (*Board, error) {
 	if base != nil {
 		b.base, b.system = base.Devices, base.System
 		b.Version, b.System, b.NVLink, b.Topology = base.Version, base.System, base.NVLink, base.Topology
-		b.MIG, b.InfiniBand = base.MIG, base.InfiniBand
+		b.MIG, b.InfiniBand, b.Units = base.MIG, base.InfiniBand, base.Units
 		b.System.NumDevices = Opt[uint32]{} // the base keeps its own number of devices
 	}
 	if err := b.over(root, &b.file, top); err != nil {
@@ -76,7 +78,14 @@ func (b *builder) lay(root *yaml.Node, base *Board) (*Board, error) {
 	b.versions()
 	board := &Board{
 		Version: b.Version, System: b.System, Devices: devices, NVLink: b.NVLink, Topology: b.Topology,
-		MIG: b.MIG, InfiniBand: b.InfiniBand,
+		MIG: b.MIG, InfiniBand: b.InfiniBand, Units: b.Units,
+	}
+	for i := range board.Units {
+		for _, index := range board.Units[i].Devices {
+			if int(index) >= len(devices) {
+				return nil, wrong(find(root, "units"), "units: unit %d carries device %d, and the board has %d devices", i, index, len(devices))
+			}
+		}
 	}
 	if only := find(root, "only"); only != nil {
 		return board, b.keep(board, only)

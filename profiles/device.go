@@ -44,6 +44,10 @@ type Properties struct {
 	MultiprocessorCount Opt[uint32] `yaml:"multiprocessor_count"`
 	// InfoROM is the InfoROM's versions.
 	InfoROM InfoROM `yaml:"inforom"`
+	// Hostname is the name that the GPU has in its machine's network.
+	Hostname Opt[string] `yaml:"hostname" longest:"63"`
+	// IRQ is the number of the GPU's interrupt.
+	IRQ Opt[uint32] `yaml:"irq" fixed:"yes"`
 	// AddressingMode is how the GPU addresses the host's memory.
 	AddressingMode Opt[string] `yaml:"addressing_mode" enum:"none,hmm,ats"`
 	// RecoveryAction is what the driver recommends to do about the GPU.
@@ -84,6 +88,10 @@ type Properties struct {
 	SupportedClocks SupportedClocks `yaml:"supported_clocks"`
 	// PerformanceState is the P-state, 0 to 15.
 	PerformanceState Opt[PState] `yaml:"performance_state"`
+	// PerformanceStates are the P-states that the GPU has, the fastest first.
+	PerformanceStates []PerformanceState `yaml:"performance_states"`
+	// PowerMizer is what the driver weighs when it chooses the clocks.
+	PowerMizer PowerMizer `yaml:"power_mizer"`
 
 	// Utilization is how busy the GPU's parts are.
 	Utilization Utilization `yaml:"utilization"`
@@ -181,6 +189,30 @@ type InfoROM struct {
 	BBXFlushTimestampUS Opt[uint64] `yaml:"bbx_flush_timestamp_us"`
 	// BBXFlushDurationUS is how long that flush took, in µs.
 	BBXFlushDurationUS Opt[uint64] `yaml:"bbx_flush_duration_us"`
+	// Checksum is the checksum of the configuration.
+	Checksum Opt[uint32] `yaml:"checksum"`
+}
+
+// PerformanceState is one of a GPU's P-states.
+type PerformanceState struct {
+	// State is its name, such as P8.
+	State PState `yaml:"state" required:"yes"`
+	// GraphicsMinMHz is the lowest graphics clock, in MHz.
+	GraphicsMinMHz Opt[uint32] `yaml:"graphics_min_mhz"`
+	// GraphicsMaxMHz is the highest graphics clock, in MHz.
+	GraphicsMaxMHz Opt[uint32] `yaml:"graphics_max_mhz"`
+	// MemoryMinMHz is the lowest memory clock, in MHz.
+	MemoryMinMHz Opt[uint32] `yaml:"memory_min_mhz"`
+	// MemoryMaxMHz is the highest memory clock, in MHz.
+	MemoryMaxMHz Opt[uint32] `yaml:"memory_max_mhz"`
+}
+
+// PowerMizer is what the driver weighs when it chooses the clocks.
+type PowerMizer struct {
+	// Mode is what counts; the clocks of the highest performance with prefer_maximum.
+	Mode Opt[string] `yaml:"mode" enum:"adaptive,prefer_maximum,auto,prefer_consistent"`
+	// Modes are those that can be asked for; Mode alone when absent.
+	Modes []string `yaml:"modes" enum:"adaptive,prefer_maximum,auto,prefer_consistent"`
 }
 
 // Process is one process on a GPU.
@@ -201,6 +233,10 @@ type Process struct {
 	EncUtil Opt[uint32] `yaml:"enc_util" range:"0..100"`
 	// DecUtil is its use of the decoders, in percent.
 	DecUtil Opt[uint32] `yaml:"dec_util" range:"0..100"`
+	// JPEGUtil is its use of the JPEG engines, in percent.
+	JPEGUtil Opt[uint32] `yaml:"jpeg_util" range:"0..100"`
+	// OFAUtil is its use of the optical flow engines, in percent.
+	OFAUtil Opt[uint32] `yaml:"ofa_util" range:"0..100"`
 	// GPUInstanceID is the number of the GPU instance that it runs in, on a GPU in MIG mode.
 	GPUInstanceID Opt[uint32] `yaml:"gpu_instance_id" range:"0..14"`
 	// ComputeInstanceID is the number of its compute instance there.

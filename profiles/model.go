@@ -45,6 +45,8 @@ type Board struct {
 	MIG MIGTables
 	// InfiniBand is the machine's InfiniBand adapters.
 	InfiniBand InfiniBand
+	// Units are the S-class units that carry GPUs of this machine.
+	Units []Unit
 }
 
 // System is what NVML says about driver and library.
@@ -79,6 +81,10 @@ type NVLink struct {
 	Links []Link `yaml:"links"`
 	// Switches are the NVSwitches that links end at.
 	Switches []NVSwitch `yaml:"switches"`
+	// Encrypted says that the links encrypt what they carry.
+	Encrypted Opt[bool] `yaml:"encrypted"`
+	// Firmware are the programs that drive the links.
+	Firmware []LinkFirmware `yaml:"firmware"`
 	// Defaults hold for every link that does not say otherwise.
 	Defaults LinkDefaults `yaml:"defaults"`
 	// DeviceLinks are the links of single devices.
@@ -97,6 +103,14 @@ type Link struct {
 	RemotePCIBusID Opt[BusID] `yaml:"remote_pci_bus_id"`
 	// RemoteIndex is the far GPU's index; it wins over RemotePCIBusID.
 	RemoteIndex Opt[uint32] `yaml:"remote_index"`
+}
+
+// LinkFirmware is one of the programs that drive a GPU's links.
+type LinkFirmware struct {
+	// Type says what it drives.
+	Type string `yaml:"type" enum:"mse,netir,netir_uphy,netir_cln,netir_dln" required:"yes"`
+	// Version is major.minor.subminor.
+	Version string `yaml:"version" form:"version" required:"yes"`
 }
 
 // NVSwitch is a switch at the far end of links.

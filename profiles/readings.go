@@ -16,6 +16,8 @@ type Memory struct {
 	EncryptionCurrent Opt[Enabled] `yaml:"encryption_current"`
 	// EncryptionPending is EncryptionCurrent after the next reset.
 	EncryptionPending Opt[Enabled] `yaml:"encryption_pending"`
+	// NUMANode is the NUMA node that the memory is, where the CPU addresses it as its own.
+	NUMANode Opt[uint32] `yaml:"numa_node" fixed:"yes"`
 }
 
 // FrameBuffer is the use of a GPU's memory, in bytes.
@@ -240,6 +242,8 @@ type Fan struct {
 	MaxSpeedPercent Opt[Percent] `yaml:"max_speed_percent"`
 	// Manual are the fans that run at a speed of their own and not after the temperature.
 	Manual []ManualFan `yaml:"manual"`
+	// SpeedRPM is their speed, in rounds per minute.
+	SpeedRPM Opt[uint32] `yaml:"speed_rpm"`
 }
 
 // ManualFan is a fan that somebody has taken over.
@@ -290,6 +294,8 @@ type Clocks struct {
 	AutoBoost Opt[Enabled] `yaml:"auto_boost"`
 	// AutoBoostDefault is AutoBoost after a reset.
 	AutoBoostDefault Opt[Enabled] `yaml:"auto_boost_default"`
+	// Adaptive says that the clocks follow the voltage, cycle by cycle.
+	Adaptive Opt[Enabled] `yaml:"adaptive"`
 }
 
 // ClockOffsets is how far clocks are shifted from what the board's maker set, all in MHz. A board without a lowest and a

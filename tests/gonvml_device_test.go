@@ -24,7 +24,7 @@ func (c *checker) system() {
 
 	c.says("nvmlGetExcludedDeviceCount", 0)(c.lib.GetExcludedDeviceCount())
 	c.says("nvmlGetExcludedDeviceInfoByIndex", nvml.ERROR_INVALID_ARGUMENT)(c.lib.GetExcludedDeviceInfoByIndex(0))
-	c.says("nvmlUnitGetCount", 0)(c.lib.UnitGetCount())
+	c.units()
 	c.says("nvmlSystemGetHicVersion", []nvml.HwbcEntry{})(c.lib.SystemGetHicVersion())
 	protected := c.board.Devices[0].CCProtectedMemory.TotalBytes.Valid
 	c.says("nvmlSystemGetConfComputeState", when(protected, nvml.ConfComputeSystemState{
@@ -32,6 +32,10 @@ func (c *checker) system() {
 		CcFeature:    nvml.CC_SYSTEM_FEATURE_DISABLED,
 		DevToolsMode: nvml.CC_SYSTEM_DEVTOOLS_MODE_OFF,
 	}))(c.lib.SystemGetConfComputeState())
+	c.says("nvmlSystemGetConfComputeSettings", when(protected, versioned(1, nvml.SystemConfComputeSettings{
+		Environment: nvml.CC_SYSTEM_ENVIRONMENT_UNAVAILABLE, CcFeature: nvml.CC_SYSTEM_FEATURE_DISABLED,
+		DevToolsMode: nvml.CC_SYSTEM_DEVTOOLS_MODE_OFF, MultiGpuMode: nvml.CC_SYSTEM_MULTIGPU_NONE,
+	})))(c.lib.SystemGetConfComputeSettings())
 
 	for _, p := range c.board.Devices[0].Processes {
 		if p.Name.Valid {

@@ -23,6 +23,8 @@ device_defaults:
   power_smoothing: {active_profile: 1, profiles: [{floor_percent: 20}, {floor_percent: 30}]}
   workload_power_profiles: {supported: [{id: 3, priority: 2}, {id: 4, priority: 1}]}
   nvlink_low_power: {default: 10, min: 1, max: 8191}
+  hostname: gpu-a
+  power_mizer: {mode: auto, modes: [prefer_maximum]}
   gpu_operation_mode: {current: all_on, pending: all_on}
   virtualization: {mode: none, host_vgpu_mode: sriov}
   memory: {encryption_current: disabled, encryption_pending: disabled}
@@ -152,5 +154,30 @@ func setByGo(t *testing.T, program string, seen map[string]bool) {
 	set("nvmlDeviceRemoveGpu", lib.DeviceRemoveGpu(&pci))
 	names := newCaller(t, program, "MOCK_NVML_CONFIG="+path, "NVMLFAB_STATE_DIR="+state)
 	require.Equal(t, nvml.SUCCESS, names.call("nvmlInit_v2"))
+	var handle uint64
+	require.Equal(t, nvml.SUCCESS, names.call("nvmlDeviceGetHandleByIndex_v2", 0, &handle))
+	mizer := nvml.DevicePowerMizerModes_v1{Mode: 1}
+	set("nvmlDeviceSetPowerMizerMode_v1", names.call("nvmlDeviceSetPowerMizerMode_v1", handle, &mizer))
+	mizer.Mode = 3
+	c.says("nvmlDeviceSetPowerMizerMode_v1", nvml.ERROR_INVALID_ARGUMENT)(names.call("nvmlDeviceSetPowerMizerMode_v1", handle, &mizer))
+	answer := names.call("nvmlDeviceGetPowerMizerMode_v1", handle, &mizer)
+	c.says("nvmlDeviceGetPowerMizerMode_v1", nvml.DevicePowerMizerModes_v1{CurrentMode: 1, Mode: 1, SupportedPowerMizerModes: 2})(mizer, answer)
 	c.says("nvmlDeviceGetCount_v2", 1)(get[uint32](names, "nvmlDeviceGetCount_v2"))
+
+	// What only drivers after 590 have, which know no applications clocks.
+	path = filepath.Join(t.TempDir(), "newer.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(tunable+"system: {driver_version: 615.36.04}\n"), 0o644))
+	c.board, err = profiles.Load(path)
+	require.NoError(t, err)
+	c.known = known(t, c.board)
+	names = newCaller(t, program, "MOCK_NVML_CONFIG="+path, "NVMLFAB_STATE_DIR="+t.TempDir())
+	require.Equal(t, nvml.SUCCESS, names.call("nvmlInit_v2"))
+	require.Equal(t, nvml.SUCCESS, names.call("nvmlDeviceGetHandleByIndex_v2", 0, &handle))
+	var host nvml.Hostname_v1
+	chars(host.Value[:], "gpu-b")
+	set("nvmlDeviceSetHostname_v1", names.call("nvmlDeviceSetHostname_v1", handle, &host))
+	answer = names.call("nvmlDeviceGetHostname_v1", handle, &host)
+	c.says("nvmlDeviceGetHostname_v1", "gpu-b")(letters(host.Value[:]), answer)
+	chars(host.Value[:], "no name")
+	c.says("nvmlDeviceSetHostname_v1", nvml.ERROR_INVALID_ARGUMENT)(names.call("nvmlDeviceSetHostname_v1", handle, &host))
 }

@@ -27,8 +27,14 @@ extends: gb200
 system: {driver_version: 615.36.04}
 device_defaults:
   multi_gpu_board: true
-  inforom: {pwr_object: "3.0"}
-  memory: {used_bytes: 4294967296, encryption_current: disabled, encryption_pending: enabled}
+  hostname: gpu-a
+  irq: 131
+  power_mizer: {mode: auto, modes: [adaptive, prefer_maximum]}
+  performance_states:
+    - {state: P0, graphics_min_mhz: 210, graphics_max_mhz: 2100, memory_min_mhz: 9501, memory_max_mhz: 9501}
+    - {state: P8, graphics_min_mhz: 210, graphics_max_mhz: 420, memory_min_mhz: 405, memory_max_mhz: 405}
+  inforom: {pwr_object: "3.0", checksum: 0xabcd}
+  memory: {used_bytes: 4294967296, numa_node: 7, encryption_current: disabled, encryption_pending: enabled}
   pcie: {replay_counter: 11, replay_rollover_counter: 12, tx_throughput_kbps: 13, rx_throughput_kbps: 14,
     atomic_caps_outbound: 0x15}
   power: {management_mode: disabled, requested_limit_mw: 900000, enforced_limit_mw: 800000, total_energy_consumption_mj: 16,
@@ -36,8 +42,8 @@ device_defaults:
   memory_power: {current_draw_mw: 17}
   thermal: {shutdown_threshold_c: 101, slowdown_threshold_c: 102, max_operating_c: 103, memory_max_operating_c: 104,
     target_temperature_c: 75, target_temperature_min_c: 65, target_temperature_max_c: 85}
-  fan: {count: 2, speed_percent: 30, target_speed_percent: 35}
-  clocks: {graphics_app: 1000, graphics_app_default: 1100, graphics_customer_boost_max: 1200, auto_boost: enabled,
+  fan: {count: 2, speed_percent: 30, target_speed_percent: 35, speed_rpm: 1500}
+  clocks: {adaptive: enabled, graphics_app: 1000, graphics_app_default: 1100, graphics_customer_boost_max: 1200, auto_boost: enabled,
     auto_boost_default: disabled}
   clocks_throttle_reasons: {gpu_idle: false, sw_power_cap: true, display_clocks_setting: true,
     counters: {sync_boost_us: 21, sw_thermal_slowdown_us: 22, hw_thermal_slowdown_us: 23, hw_power_brake_slowdown_us: 24}}
@@ -46,7 +52,7 @@ device_defaults:
   encoder_stats: {session_count: 0, average_fps: 31, average_latency_us: 32}
   fbc_stats: {session_count: 0, average_fps: 33, average_latency_us: 34}
   processes:
-    - {pid: 4001, type: C, name: /usr/bin/train, used_memory_mib: 1024, sm_util: 40, mem_util: 20, enc_util: 1, dec_util: 2}
+    - {pid: 4001, type: C, name: /usr/bin/train, used_memory_mib: 1024, sm_util: 40, mem_util: 20, enc_util: 1, dec_util: 2, jpeg_util: 3, ofa_util: 4}
     - {pid: 4002, type: G, name: /usr/bin/draw, used_memory_mib: 512}
     - {pid: 4003, type: C+G}
   accounting: {mode: enabled, buffer_size: 41}
@@ -79,8 +85,14 @@ device_defaults:
   egm: enabled
   fabric: {health_summary: limited_capacity, health: {degraded_bandwidth: true, incorrect_configuration: no_partition}}
 nvlink:
+  encrypted: true
+  firmware: [{type: mse, version: 1.2.3}, {type: netir_uphy, version: 4.5.6}]
   defaults: {counter_seed: 51}
   links: [{link: 0, remote_index: 1}, {link: 1, state: inactive}]
+units:
+  - {name: S2050, id: P797, serial: "0320510", firmware_version: "6.2", intake_c: 21, exhaust_c: 35, board_c: 40, amber: fan 1,
+    psu: {state: Normal, current_a: 80, voltage_v: 12, power_w: 960}, fans: [{speed_rpm: 4900}, {speed_rpm: 0, failed: true}],
+    devices: [1, 0]}
 topology:
   root_complexes:
     - {numa_node: 0, cpu_affinity: "0-3,70", devices: ["0000:29:00.0", "0000:3f:00.0"]}
@@ -163,7 +175,7 @@ func show(t *testing.T, b *profiles.Board, program string, seen map[string]bool,
 			names := &caller{t, names.in, names.out}
 			for _, check := range []func(nvml.Device, *profiles.Device){
 				c.lookup, c.identity, c.pci, c.memory, c.modes, c.health, c.errors, c.power, c.thermal, c.clocks,
-				c.utilization, c.processes, c.accounting, c.topology, c.links, c.fabric, c.fields,
+				c.utilization, c.processes, c.accounting, c.topology, c.binds, c.links, c.fabric, c.fields, c.states, c.details,
 			} {
 				check(dev, &b.Devices[i])
 			}

@@ -1,12 +1,18 @@
 package tests
 
 import (
+	"bytes"
 	"encoding/binary"
+	"os"
+	"runtime"
 	"slices"
+	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // These functions tell how the GPUs are connected: to CPUs, to each other and to other machines.
@@ -44,22 +50,63 @@ func mask[T ~uint32](words int, bits ...T) []uint {
 	return m
 }
 
+// near are the CPUs near a GPU: those that the profile gives, or else all of this machine.
+func (c *checker) near(d *profiles.Device) []uint32 {
+	if own := c.bridge(d).CPUAffinity; own != nil {
+		return own
+	}
+	text, err := os.ReadFile("/sys/devices/system/cpu/online")
+	require.NoError(c, err)
+	var set profiles.CPUSet
+	require.NoError(c, set.UnmarshalText(bytes.TrimSpace(text)))
+	return set
+}
+
+// bound are the CPUs that the calling thread may run on.
+func bound(t *testing.T) []uint32 {
+	var set unix.CPUSet
+	require.NoError(t, unix.SchedGetaffinity(0, &set))
+	var list []uint32
+	for cpu := range 1024 {
+		if set.IsSet(cpu) {
+			list = append(list, uint32(cpu))
+		}
+	}
+	return list
+}
+
+// binds checks that the calling thread is bound to a GPU's CPUs as far as this machine has them, and then to all again.
+func (c *checker) binds(dev nvml.Device, d *profiles.Device) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	all := bound(c.T)
+	var set unix.CPUSet
+	require.NoError(c, unix.SchedGetaffinity(0, &set))
+	defer func() { assert.NoError(c, unix.SchedSetaffinity(0, &set)) }()
+	c.says("nvmlDeviceSetCpuAffinity", nvml.SUCCESS)(dev.SetCpuAffinity())
+	for _, cpu := range bound(c.T) {
+		assert.True(c, slices.Contains(c.near(d), cpu) || slices.Equal(bound(c.T), all), cpu)
+	}
+	c.says("nvmlDeviceClearCpuAffinity", nvml.SUCCESS)(dev.ClearCpuAffinity())
+	assert.Subset(c, bound(c.T), all)
+}
+
 func (c *checker) topology(dev nvml.Device, d *profiles.Device) {
 	bridge := c.bridge(d)
 	const cpus, words = 144, 18 // go-nvml takes a word for the bits of a byte
-	affinity := when(bridge.CPUAffinity != nil, mask(words, bridge.CPUAffinity...))
+	affinity := mask(words, c.near(d)...)
 	c.says("nvmlDeviceGetCpuAffinity", affinity)(dev.GetCpuAffinity(cpus))
-	node := when(bridge.NUMANode.Valid, mask(1, uint32(bridge.NUMANode.Value)))
+	node := mask(1, uint32(bridge.NUMANode.Value)) // the first, if the profile does not tell
 	for _, scope := range []nvml.AffinityScope{nvml.AFFINITY_SCOPE_NODE, nvml.AFFINITY_SCOPE_SOCKET} {
 		c.says("nvmlDeviceGetCpuAffinityWithinScope", affinity)(dev.GetCpuAffinityWithinScope(cpus, scope))
 		c.says("nvmlDeviceGetMemoryAffinity", node)(dev.GetMemoryAffinity(8, scope))
 	}
 	c.says("nvmlDeviceGetCpuAffinityWithinScope", nvml.ERROR_INVALID_ARGUMENT)(dev.GetCpuAffinityWithinScope(cpus, 2))
 	c.says("nvmlDeviceGetMemoryAffinity", nvml.ERROR_INVALID_ARGUMENT)(dev.GetMemoryAffinity(8, 2))
-	for _, cpu := range append(bridge.CPUAffinity, 200) {
+	for _, cpu := range append(slices.Clone(c.near(d)), 200) {
 		near := []nvml.Device{}
 		for i, other := range c.board.Devices {
-			if slices.Contains(c.bridge(&other).CPUAffinity, cpu) {
+			if slices.Contains(c.near(&other), cpu) {
 				near = append(near, c.handles[i])
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
@@ -195,4 +196,16 @@ func (t *Tx) APIRestriction(i int, api abi.RestrictedAPI_t, state abi.EnableStat
 		_, supported := APIRestricted(d, api)
 		return supported
 	}, key)
+}
+
+// Hostname is the name of a GPU in its machine's network. Only GPUs that have one can get another.
+func (t *Tx) Hostname(i int, name string) abi.Return {
+	d, err := t.Device(i)
+	switch {
+	case err != nil || !d.Hostname.Valid:
+		return abi.ERROR_NOT_SUPPORTED
+	case name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") != "":
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	return t.put(i, profiles.Settings{"hostname": name})
 }

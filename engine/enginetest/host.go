@@ -31,6 +31,7 @@ type Host struct {
 	User       bool              // the process may not administer GPUs
 	Limit      int               // number of handles that there is room for; 0 means any number
 	Complaints []string          // what the engine complained of
+	Bound      []uint32          // the CPUs that a thread was bound to
 
 	Wakes int // how often the engine woke threads that wait
 
@@ -142,6 +143,15 @@ func (h *Host) Booted() time.Time { return Boot }
 
 // Admin returns the opposite of User.
 func (h *Host) Admin() bool { return !h.User }
+
+// CPUs are eight processors.
+func (h *Host) CPUs() []uint32 { return []uint32{0, 1, 2, 3, 4, 5, 6, 7} }
+
+// SetCPUs keeps what it is given in Bound.
+func (h *Host) SetCPUs(cpus []uint32) error {
+	h.Bound = cpus
+	return nil
+}
 
 // Keep stores the configuration of the engine.
 func (h *Host) Keep(config []byte) error {

@@ -28,6 +28,10 @@ type Host interface {
 	Follow(follows bool, word uintptr, seen uint32, file string)
 	// Wake wakes the threads that wait for events, so that they ask again.
 	Wake()
+	// CPUs are the processors of the machine, ascending. SetCPUs lets the calling thread run on these alone; without any, on
+	// all.
+	CPUs() []uint32
+	SetCPUs(cpus []uint32) error
 	// Admin reports whether the calling thread may administer GPUs: it is root or has CAP_SYS_ADMIN.
 	Admin() bool
 	// ProcessName is the path by which a live process was started, or where it has none the name that the system gives it;

@@ -12,7 +12,7 @@ import (
 )
 
 // ModelHash identifies what front and core have to agree on; they compare it at load.
-const ModelHash uint64 = 0x24b34fda64ea4789
+const ModelHash uint64 = 0xae5ea613fd2381dc
 
 // Function unpacks the arguments of one symbol: s is the snapshot of the call, and a its block of argument words.
 type Function func(s *engine.Snapshot, a unsafe.Pointer) abi.Return
@@ -26,6 +26,7 @@ var calls = [...]Function{
 	2:   callComputeInstanceGetInfo,
 	3:   callComputeInstanceGetInfo_v2,
 	4:   callDeviceClearAccountingPids,
+	5:   callDeviceClearCpuAffinity,
 	6:   callDeviceClearEccErrorCounts,
 	7:   callDeviceCreateGpuInstance,
 	8:   callDeviceDiscoverGpus,
@@ -65,6 +66,7 @@ var calls = [...]Function{
 	46:  callDeviceGetDisplayMode,
 	47:  callDeviceGetDriverModel,
 	48:  callDeviceGetEccMode,
+	49:  callDeviceGetEncoderCapacity,
 	50:  callDeviceGetEncoderSessions,
 	51:  callDeviceGetEncoderStats,
 	52:  callDeviceGetEncoderUtilization,
@@ -91,6 +93,7 @@ var calls = [...]Function{
 	76:  callDeviceGetHandleByUUID,
 	77:  callDeviceGetHostVgpuMode,
 	78:  callDeviceGetIndex,
+	79:  callDeviceGetInforomConfigurationChecksum,
 	80:  callDeviceGetInforomImageVersion,
 	81:  callDeviceGetInforomVersion,
 	82:  callDeviceGetMPSComputeRunningProcesses,
@@ -165,6 +168,7 @@ var calls = [...]Function{
 	159: callDeviceSetApplicationsClocks,
 	160: callDeviceSetAutoBoostedClocksEnabled,
 	161: callDeviceSetComputeMode,
+	162: callDeviceSetCpuAffinity,
 	163: callDeviceSetDefaultAutoBoostedClocksEnabled,
 	165: callDeviceSetEccMode,
 	166: callDeviceSetGpuLockedClocks,
@@ -199,6 +203,13 @@ var calls = [...]Function{
 	201: callSystemGetProcessName,
 	202: callSystemGetTopologyGpuSet,
 	203: callUnitGetCount,
+	204: callUnitGetDevices,
+	205: callUnitGetFanSpeedInfo,
+	206: callUnitGetHandleByIndex,
+	207: callUnitGetLedState,
+	208: callUnitGetPsuInfo,
+	209: callUnitGetTemperature,
+	210: callUnitGetUnitInfo,
 	243: callDeviceCreateGpuInstanceWithPlacement,
 	245: callDeviceGetGpuInstancePossiblePlacements_v2,
 	247: callDeviceGetMPSComputeRunningProcesses_v2,
@@ -208,9 +219,12 @@ var calls = [...]Function{
 	251: callDeviceSetTemperatureThreshold,
 	252: callGetExcludedDeviceCount,
 	253: callGetExcludedDeviceInfoByIndex,
+	255: callDeviceGetAdaptiveClockInfoStatus,
+	256: callDeviceGetBusType,
 	257: callDeviceGetComputeRunningProcesses_v3,
 	258: callDeviceGetGpuInstanceProfileInfoV,
 	259: callDeviceGetGraphicsRunningProcesses_v3,
+	260: callDeviceGetIrqNum,
 	261: callDeviceGetMPSComputeRunningProcesses_v3,
 	262: callDeviceGetMemoryBusWidth,
 	263: callDeviceGetMemoryInfo_v2,
@@ -219,11 +233,15 @@ var calls = [...]Function{
 	266: callDeviceGetPcieLinkMaxSpeed,
 	268: callGpuInstanceGetComputeInstanceProfileInfoV,
 	272: callDeviceGetDefaultEccMode,
+	273: callDeviceGetDynamicPstatesInfo,
 	274: callDeviceGetGpcClkVfOffset,
 	275: callDeviceGetGspFirmwareMode,
 	276: callDeviceGetGspFirmwareVersion,
+	277: callDeviceGetMinMaxClockOfPState,
 	278: callDeviceGetMinMaxFanSpeed,
 	279: callDeviceGetPcieSpeed,
+	280: callDeviceGetSupportedPerformanceStates,
+	281: callDeviceGetThermalSettings,
 	282: callDeviceSetDefaultFanSpeed_v2,
 	283: callDeviceSetFanSpeed_v2,
 	284: callDeviceSetGpcClkVfOffset,
@@ -239,25 +257,34 @@ var calls = [...]Function{
 	310: callDeviceSetNvLinkDeviceLowPowerThreshold,
 	314: callGpuInstanceCreateComputeInstanceWithPlacement,
 	315: callGpuInstanceGetComputeInstancePossiblePlacements,
+	318: callDeviceGetConfComputeMemSizeInfo,
 	319: callDeviceGetConfComputeProtectedMemoryUsage,
 	320: callDeviceGetCurrentClocksEventReasons,
 	321: callDeviceGetJpgUtilization,
 	322: callDeviceGetLastBBXFlushTime,
 	323: callDeviceGetModuleId,
 	324: callDeviceGetOfaUtilization,
+	325: callDeviceGetRunningProcessDetailList,
 	326: callDeviceGetSramEccErrorStatus,
 	327: callDeviceGetSupportedClocksEventReasons,
 	329: callDeviceSetPowerManagementLimit_v2,
 	334: callSystemGetConfComputeState,
 	338: callDeviceGetC2cModeInfoV,
 	339: callDeviceGetGpuFabricInfoV,
+	340: callDeviceGetNumaNodeId,
 	341: callDeviceGetPciInfoExt,
+	342: callDeviceGetProcessesUtilizationInfo,
+	351: callSystemGetConfComputeSettings,
 	356: callDeviceGetCapabilities,
 	357: callDeviceGetClockOffsets,
 	358: callDeviceGetDriverModel_v2,
 	359: callDeviceSetClockOffsets,
+	362: callDeviceGetCoolerInfo,
+	363: callDeviceGetCurrentClockFreqs,
 	364: callDeviceGetDramEncryptionMode,
+	365: callDeviceGetFanSpeedRPM,
 	366: callDeviceGetMarginTemperature,
+	369: callDeviceGetPerformanceModes,
 	370: callDeviceGetPlatformInfo,
 	371: callDeviceGetTemperatureV,
 	372: callDevicePowerSmoothingActivatePresetProfile,
@@ -275,9 +302,14 @@ var calls = [...]Function{
 	394: callSystemRegisterEvents,
 	396: callDeviceGetAddressingMode,
 	397: callDeviceGetGpuInstanceProfileInfoByIdV,
+	398: callDeviceGetNvLinkInfo,
 	399: callDeviceGetPdi,
+	400: callDeviceGetPowerMizerMode_v1,
 	401: callDeviceGetRepairStatus,
+	404: callDeviceSetPowerMizerMode_v1,
+	405: callDeviceGetHostname_v1,
 	406: callDeviceGetUnrepairableMemoryFlag_v1,
+	408: callDeviceSetHostname_v1,
 	410: callDeviceWorkloadPowerProfileUpdateProfiles_v1,
 	411: callDeviceGetRemappedRows_v2,
 	419: callDeviceGetAccountingStats_v2,
@@ -381,6 +413,14 @@ func callDeviceClearAccountingPids(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 		return ret
 	}
 	return handwritten.DeviceClearAccountingPids(v0)
+}
+
+func callDeviceClearCpuAffinity(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceClearCpuAffinity(v0)
 }
 
 func callDeviceClearEccErrorCounts(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
@@ -560,6 +600,23 @@ func callDeviceGetAccountingStats_v2(s *engine.Snapshot, a unsafe.Pointer) abi.R
 		return ret
 	}
 	marshal.Put(p1, unsafe.Pointer(&v1), 64)
+	return abi.SUCCESS
+}
+
+func callDeviceGetAdaptiveClockInfoStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetAdaptiveClockInfoStatus(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
 	return abi.SUCCESS
 }
 
@@ -752,6 +809,23 @@ func callDeviceGetBrand(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	*(*abi.BrandType_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetBusType(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetBusType(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.BusType_t)(p1) = r1
 	return abi.SUCCESS
 }
 
@@ -954,6 +1028,25 @@ func callDeviceGetComputeRunningProcesses_v3(s *engine.Snapshot, a unsafe.Pointe
 	return abi.SUCCESS
 }
 
+func callDeviceGetConfComputeMemSizeInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.ConfComputeMemSizeInfo_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 16)
+	ret = handwritten.DeviceGetConfComputeMemSizeInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 16)
+	return abi.SUCCESS
+}
+
 func callDeviceGetConfComputeProtectedMemoryUsage(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -970,6 +1063,32 @@ func callDeviceGetConfComputeProtectedMemoryUsage(s *engine.Snapshot, a unsafe.P
 		return ret
 	}
 	marshal.Put(p1, unsafe.Pointer(&v1), 24)
+	return abi.SUCCESS
+}
+
+func callDeviceGetCoolerInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000010:
+		n1 = 16
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.CoolerInfo_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DeviceGetCoolerInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
 	return abi.SUCCESS
 }
 
@@ -1098,6 +1217,32 @@ func callDeviceGetCurrPcieLinkWidth(s *engine.Snapshot, a unsafe.Pointer) abi.Re
 		return ret
 	}
 	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetCurrentClockFreqs(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000804:
+		n1 = 2052
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.DeviceCurrentClockFreqs_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DeviceGetCurrentClockFreqs(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
 	return abi.SUCCESS
 }
 
@@ -1351,6 +1496,25 @@ func callDeviceGetDriverModel_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	return abi.SUCCESS
 }
 
+func callDeviceGetDynamicPstatesInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.GpuDynamicPstatesInfo_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 132)
+	ret = handwritten.DeviceGetDynamicPstatesInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 132)
+	return abi.SUCCESS
+}
+
 func callDeviceGetEccMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -1370,6 +1534,23 @@ func callDeviceGetEccMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	}
 	*(*abi.EnableState_t)(p1) = r1
 	*(*abi.EnableState_t)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetEncoderCapacity(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetEncoderCapacity(v0, marshal.Word[abi.EncoderType_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
 	return abi.SUCCESS
 }
 
@@ -1529,6 +1710,32 @@ func callDeviceGetFanSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetFanSpeedRPM(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x100000c:
+		n1 = 12
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.FanSpeedInfo_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DeviceGetFanSpeedRPM(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
 	return abi.SUCCESS
 }
 
@@ -2173,6 +2380,25 @@ func callDeviceGetHostVgpuMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	return abi.SUCCESS
 }
 
+func callDeviceGetHostname_v1(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.Hostname_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 64)
+	ret = handwritten.DeviceGetHostname_v1(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 64)
+	return abi.SUCCESS
+}
+
 func callDeviceGetIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -2183,6 +2409,23 @@ func callDeviceGetIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
 	r1, ret := handwritten.DeviceGetIndex(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceGetInforomConfigurationChecksum(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetInforomConfigurationChecksum(v0)
 	if ret != abi.SUCCESS {
 		return ret
 	}
@@ -2225,6 +2468,23 @@ func callDeviceGetInforomVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	if ret = marshal.PutText(p2, marshal.Word[uint32](a, 3), r2); ret != abi.SUCCESS {
 		return ret
 	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetIrqNum(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetIrqNum(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
 	return abi.SUCCESS
 }
 
@@ -2627,6 +2887,28 @@ func callDeviceGetMigMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callDeviceGetMinMaxClockOfPState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p3 := marshal.Pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p4 := marshal.Pointer(a, 4)
+	if p4 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r3, r4, ret := handwritten.DeviceGetMinMaxClockOfPState(v0, marshal.Word[abi.ClockType_t](a, 1), marshal.Word[abi.Pstates_t](a, 2))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p3) = r3
+	*(*uint32)(p4) = r4
+	return abi.SUCCESS
+}
+
 func callDeviceGetMinMaxFanSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -2753,6 +3035,23 @@ func callDeviceGetNumGpuCores(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callDeviceGetNumaNodeId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetNumaNodeId(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
 func callDeviceGetNvLinkCapability(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -2784,6 +3083,34 @@ func callDeviceGetNvLinkErrorCounter(s *engine.Snapshot, a unsafe.Pointer) abi.R
 		return ret
 	}
 	*(*uint64)(p3) = r3
+	return abi.SUCCESS
+}
+
+func callDeviceGetNvLinkInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000008:
+		n1 = 8
+	case 0x200064c:
+		n1 = 1612
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.NvLinkInfo_v2_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DeviceGetNvLinkInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
 	return abi.SUCCESS
 }
 
@@ -3096,6 +3423,32 @@ func callDeviceGetPdi(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callDeviceGetPerformanceModes(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000804:
+		n1 = 2052
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.DevicePerfModes_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DeviceGetPerformanceModes(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
 func callDeviceGetPerformanceState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -3231,6 +3584,25 @@ func callDeviceGetPowerManagementMode(s *engine.Snapshot, a unsafe.Pointer) abi.
 	return abi.SUCCESS
 }
 
+func callDeviceGetPowerMizerMode_v1(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.DevicePowerMizerModes_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 12)
+	ret = handwritten.DeviceGetPowerMizerMode_v1(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 12)
+	return abi.SUCCESS
+}
+
 func callDeviceGetPowerState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -3280,6 +3652,36 @@ func callDeviceGetProcessUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.R
 		return ret
 	}
 	if ret = marshal.PutList(p2, p1, r1, 32, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetProcessesUtilizationInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000018:
+		n1 = 24
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.ProcessesUtilizationInfo_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	r1, ret := handwritten.DeviceGetProcessesUtilizationInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	ret = marshal.PutList(unsafe.Pointer(&v1.ProcessSamplesCount), v1.ProcUtilArray, r1, 40, false)
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	if ret != abi.SUCCESS {
 		return ret
 	}
 	return abi.SUCCESS
@@ -3439,6 +3841,36 @@ func callDeviceGetRowRemapperHistogram(s *engine.Snapshot, a unsafe.Pointer) abi
 		return ret
 	}
 	marshal.Put(p1, unsafe.Pointer(&v1), 20)
+	return abi.SUCCESS
+}
+
+func callDeviceGetRunningProcessDetailList(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000018:
+		n1 = 24
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.ProcessDetailList_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	r1, ret := handwritten.DeviceGetRunningProcessDetailList(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	ret = marshal.PutList(unsafe.Pointer(&v1.NumProcArrayEntries), v1.ProcArray, r1, 32, false)
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
 	return abi.SUCCESS
 }
 
@@ -3603,6 +4035,29 @@ func callDeviceGetSupportedMemoryClocks(s *engine.Snapshot, a unsafe.Pointer) ab
 	return abi.SUCCESS
 }
 
+func callDeviceGetSupportedPerformanceStates(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	v1, ok := marshal.GetArray[abi.Pstates_t](p1, int(marshal.Word[uint32](a, 2))/4, 4)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	ret = handwritten.DeviceGetSupportedPerformanceStates(v0, v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutArray(p1, v1, 4); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
 func callDeviceGetTargetFanSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -3677,6 +4132,25 @@ func callDeviceGetTemperatureV(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 		return ret
 	}
 	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceGetThermalSettings(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v2 abi.GpuThermalSettings_t
+	marshal.Get(unsafe.Pointer(&v2), p2, 64)
+	ret = handwritten.DeviceGetThermalSettings(v0, marshal.Word[uint32](a, 1), &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p2, unsafe.Pointer(&v2), 64)
 	return abi.SUCCESS
 }
 
@@ -4162,6 +4636,14 @@ func callDeviceSetComputeMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return handwritten.DeviceSetComputeMode(v0, marshal.Word[abi.ComputeMode_t](a, 1))
 }
 
+func callDeviceSetCpuAffinity(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetCpuAffinity(v0)
+}
+
 func callDeviceSetDefaultAutoBoostedClocksEnabled(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
 	if ret != abi.SUCCESS {
@@ -4245,6 +4727,25 @@ func callDeviceSetGpuOperationMode(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 		return ret
 	}
 	return handwritten.DeviceSetGpuOperationMode(v0, marshal.Word[abi.GpuOperationMode_t](a, 1))
+}
+
+func callDeviceSetHostname_v1(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.Hostname_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 64)
+	ret = handwritten.DeviceSetHostname_v1(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 64)
+	return abi.SUCCESS
 }
 
 func callDeviceSetMemClkVfOffset(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
@@ -4338,6 +4839,25 @@ func callDeviceSetPowerManagementLimit_v2(s *engine.Snapshot, a unsafe.Pointer) 
 		return ret
 	}
 	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceSetPowerMizerMode_v1(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.DevicePowerMizerModes_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 12)
+	ret = handwritten.DeviceSetPowerMizerMode_v1(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 12)
 	return abi.SUCCESS
 }
 
@@ -5459,6 +5979,28 @@ func callSystemEventSetWait(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callSystemGetConfComputeSettings(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n0 int
+	switch *(*uint32)(p0) {
+	case 0x1000014:
+		n0 = 20
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v0 abi.SystemConfComputeSettings_v1_t
+	marshal.Get(unsafe.Pointer(&v0), p0, n0)
+	ret := handwritten.SystemGetConfComputeSettings(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), n0)
+	return abi.SUCCESS
+}
+
 func callSystemGetConfComputeState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	p0 := marshal.Pointer(a, 0)
 	if p0 == nil {
@@ -5613,5 +6155,139 @@ func callUnitGetCount(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	*(*uint32)(p0) = r0
+	return abi.SUCCESS
+}
+
+func callUnitGetDevices(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Unit(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.UnitGetDevices(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	h2, ret := marshal.Handles(r2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutList(p1, p2, h2, 8, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callUnitGetFanSpeedInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Unit(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.UnitFanSpeeds_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 196)
+	ret = handwritten.UnitGetFanSpeedInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 196)
+	return abi.SUCCESS
+}
+
+func callUnitGetHandleByIndex(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.UnitGetHandleByIndex(s, marshal.Word[uint32](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	h1, ret := r1.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = h1
+	return abi.SUCCESS
+}
+
+func callUnitGetLedState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Unit(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.LedState_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 260)
+	ret = handwritten.UnitGetLedState(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 260)
+	return abi.SUCCESS
+}
+
+func callUnitGetPsuInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Unit(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.PSUInfo_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 268)
+	ret = handwritten.UnitGetPsuInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 268)
+	return abi.SUCCESS
+}
+
+func callUnitGetTemperature(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Unit(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.UnitGetTemperature(v0, marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callUnitGetUnitInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Unit(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.UnitInfo_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 384)
+	ret = handwritten.UnitGetUnitInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 384)
 	return abi.SUCCESS
 }

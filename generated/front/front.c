@@ -30,8 +30,8 @@ nvmlReturn_t nvmlDeviceClearAccountingPids(nvmlDevice_t device)
 
 nvmlReturn_t nvmlDeviceClearCpuAffinity(nvmlDevice_t device)
 {
-    (void)device;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device)};
+    return nvmlfab_gate(5, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceClearEccErrorCounts(nvmlDevice_t device, nvmlEccCounterType_t counterType)
@@ -121,9 +121,8 @@ nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t device, unsigned int *vgpuCou
 
 nvmlReturn_t nvmlDeviceGetAdaptiveClockInfoStatus(nvmlDevice_t device, unsigned int *adaptiveClockStatus)
 {
-    (void)device;
-    (void)adaptiveClockStatus;
-    return nvmlfab_stub(11006055);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(adaptiveClockStatus)};
+    return nvmlfab_gate(255, 11006055, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAdaptiveTgpModeInfo_v1(nvmlDevice_t device, nvmlAdaptiveTgpModeInfo_v1_t *info)
@@ -216,9 +215,8 @@ nvmlReturn_t nvmlDeviceGetBridgeChipInfo(nvmlDevice_t device, nvmlBridgeChipHier
 
 nvmlReturn_t nvmlDeviceGetBusType(nvmlDevice_t device, nvmlBusType_t *type)
 {
-    (void)device;
-    (void)type;
-    return nvmlfab_stub(11006055);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(type)};
+    return nvmlfab_gate(256, 11006055, a);
 }
 
 nvmlReturn_t nvmlDeviceGetC2cModeInfoV(nvmlDevice_t device, nvmlC2cModeInfo_v1_t *c2cModeInfo)
@@ -304,9 +302,8 @@ nvmlReturn_t nvmlDeviceGetConfComputeGpuCertificate(nvmlDevice_t device, nvmlCon
 
 nvmlReturn_t nvmlDeviceGetConfComputeMemSizeInfo(nvmlDevice_t device, nvmlConfComputeMemSizeInfo_t *memInfo)
 {
-    (void)device;
-    (void)memInfo;
-    return nvmlfab_stub(12002140);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(memInfo)};
+    return nvmlfab_gate(318, 12002140, a);
 }
 
 nvmlReturn_t nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t device, nvmlMemory_t *memory)
@@ -317,9 +314,8 @@ nvmlReturn_t nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t device, n
 
 nvmlReturn_t nvmlDeviceGetCoolerInfo(nvmlDevice_t device, nvmlCoolerInfo_t *coolerInfo)
 {
-    (void)device;
-    (void)coolerInfo;
-    return nvmlfab_stub(12008090);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(coolerInfo)};
+    return nvmlfab_gate(362, 12008090, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount)
@@ -374,9 +370,8 @@ nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned int *c
 
 nvmlReturn_t nvmlDeviceGetCurrentClockFreqs(nvmlDevice_t device, nvmlDeviceCurrentClockFreqs_t *currentClockFreqs)
 {
-    (void)device;
-    (void)currentClockFreqs;
-    return nvmlfab_stub(12008090);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(currentClockFreqs)};
+    return nvmlfab_gate(363, 12008090, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *clocksEventReasons)
@@ -453,9 +448,8 @@ nvmlReturn_t nvmlDeviceGetDriverModel_v2(nvmlDevice_t device, nvmlDriverModel_t 
 
 nvmlReturn_t nvmlDeviceGetDynamicPstatesInfo(nvmlDevice_t device, nvmlGpuDynamicPstatesInfo_t *pDynamicPstatesInfo)
 {
-    (void)device;
-    (void)pDynamicPstatesInfo;
-    return nvmlfab_stub(11007050);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pDynamicPstatesInfo)};
+    return nvmlfab_gate(273, 11007050, a);
 }
 
 nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnableState_t *pending)
@@ -466,10 +460,8 @@ nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t *curren
 
 nvmlReturn_t nvmlDeviceGetEncoderCapacity(nvmlDevice_t device, nvmlEncoderType_t encoderQueryType, unsigned int *encoderCapacity)
 {
-    (void)device;
-    (void)encoderQueryType;
-    (void)encoderCapacity;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(encoderQueryType), NVMLFAB_WORD(encoderCapacity)};
+    return nvmlfab_gate(49, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetEncoderSessions(nvmlDevice_t device, unsigned int *sessionCount, nvmlEncoderSessionInfo_t *sessionInfos)
@@ -522,9 +514,8 @@ nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *speed)
 
 nvmlReturn_t nvmlDeviceGetFanSpeedRPM(nvmlDevice_t device, nvmlFanSpeedInfo_t *fanSpeed)
 {
-    (void)device;
-    (void)fanSpeed;
-    return nvmlfab_stub(12008090);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(fanSpeed)};
+    return nvmlfab_gate(365, 12008090, a);
 }
 
 nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned int fan, unsigned int *speed)
@@ -743,9 +734,8 @@ nvmlReturn_t nvmlDeviceGetHostVgpuMode(nvmlDevice_t device, nvmlHostVgpuMode_t *
 
 nvmlReturn_t nvmlDeviceGetHostname_v1(nvmlDevice_t device, nvmlHostname_v1_t *hostname)
 {
-    (void)device;
-    (void)hostname;
-    return nvmlfab_stub(13001115);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(hostname)};
+    return nvmlfab_gate(405, 13001115, a);
 }
 
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
@@ -756,9 +746,8 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 
 nvmlReturn_t nvmlDeviceGetInforomConfigurationChecksum(nvmlDevice_t device, unsigned int *checksum)
 {
-    (void)device;
-    (void)checksum;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(checksum)};
+    return nvmlfab_gate(79, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetInforomImageVersion(nvmlDevice_t device, char *version, unsigned int length)
@@ -775,9 +764,8 @@ nvmlReturn_t nvmlDeviceGetInforomVersion(nvmlDevice_t device, nvmlInforomObject_
 
 nvmlReturn_t nvmlDeviceGetIrqNum(nvmlDevice_t device, unsigned int *irqNum)
 {
-    (void)device;
-    (void)irqNum;
-    return nvmlfab_stub(11006055);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(irqNum)};
+    return nvmlfab_gate(260, 11006055, a);
 }
 
 nvmlReturn_t nvmlDeviceGetJpgUtilization(nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
@@ -909,12 +897,8 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode
 
 nvmlReturn_t nvmlDeviceGetMinMaxClockOfPState(nvmlDevice_t device, nvmlClockType_t type, nvmlPstates_t pstate, unsigned int *minClockMHz, unsigned int *maxClockMHz)
 {
-    (void)device;
-    (void)type;
-    (void)pstate;
-    (void)minClockMHz;
-    (void)maxClockMHz;
-    return nvmlfab_stub(11007050);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(type), NVMLFAB_WORD(pstate), NVMLFAB_WORD(minClockMHz), NVMLFAB_WORD(maxClockMHz)};
+    return nvmlfab_gate(277, 11007050, a);
 }
 
 nvmlReturn_t nvmlDeviceGetMinMaxFanSpeed(nvmlDevice_t device, unsigned int *minSpeed, unsigned int *maxSpeed)
@@ -961,9 +945,8 @@ nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned int *numCore
 
 nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
 {
-    (void)device;
-    (void)node;
-    return nvmlfab_stub(12004127);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(node)};
+    return nvmlfab_gate(340, 12004127, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, unsigned int link, nvmlNvLinkCapability_t capability, unsigned int *capResult)
@@ -980,9 +963,8 @@ nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigned int l
 
 nvmlReturn_t nvmlDeviceGetNvLinkInfo(nvmlDevice_t device, nvmlNvLinkInfo_t *info)
 {
-    (void)device;
-    (void)info;
-    return nvmlfab_stub(13000039);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(info)};
+    return nvmlfab_gate(398, 13000039, a);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link, nvmlIntNvLinkDeviceType_t *pNvLinkDeviceType)
@@ -1123,9 +1105,8 @@ nvmlReturn_t nvmlDeviceGetPdi(nvmlDevice_t device, nvmlPdi_t *pdi)
 
 nvmlReturn_t nvmlDeviceGetPerformanceModes(nvmlDevice_t device, nvmlDevicePerfModes_t *perfModes)
 {
-    (void)device;
-    (void)perfModes;
-    return nvmlfab_stub(12008090);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(perfModes)};
+    return nvmlfab_gate(369, 12008090, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, nvmlPstates_t *pState)
@@ -1180,9 +1161,8 @@ nvmlReturn_t nvmlDeviceGetPowerManagementMode(nvmlDevice_t device, nvmlEnableSta
 
 nvmlReturn_t nvmlDeviceGetPowerMizerMode_v1(nvmlDevice_t device, nvmlDevicePowerMizerModes_v1_t *powerMizerMode)
 {
-    (void)device;
-    (void)powerMizerMode;
-    return nvmlfab_stub(13000039);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(powerMizerMode)};
+    return nvmlfab_gate(400, 13000039, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerSource(nvmlDevice_t device, nvmlPowerSource_t *powerSource)
@@ -1212,9 +1192,8 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
 
 nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *procesesUtilInfo)
 {
-    (void)device;
-    (void)procesesUtilInfo;
-    return nvmlfab_stub(12004127);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(procesesUtilInfo)};
+    return nvmlfab_gate(342, 12004127, a);
 }
 
 nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrRows, unsigned int *uncRows, unsigned int *isPending, unsigned int *failureOccurred)
@@ -1261,9 +1240,8 @@ nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device, nvmlRowRemap
 
 nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *plist)
 {
-    (void)device;
-    (void)plist;
-    return nvmlfab_stub(12002140);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(plist)};
+    return nvmlfab_gate(325, 12002140, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type, unsigned long long lastSeenTimeStamp, nvmlValueType_t *sampleValType, unsigned int *sampleCount, nvmlSample_t *samples)
@@ -1323,10 +1301,8 @@ nvmlReturn_t nvmlDeviceGetSupportedMemoryClocks(nvmlDevice_t device, unsigned in
 
 nvmlReturn_t nvmlDeviceGetSupportedPerformanceStates(nvmlDevice_t device, nvmlPstates_t *pstates, unsigned int size)
 {
-    (void)device;
-    (void)pstates;
-    (void)size;
-    return nvmlfab_stub(11007050);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pstates), NVMLFAB_WORD(size)};
+    return nvmlfab_gate(280, 11007050, a);
 }
 
 nvmlReturn_t nvmlDeviceGetSupportedVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuTypeId_t *vgpuTypeIds)
@@ -1363,10 +1339,8 @@ nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *t
 
 nvmlReturn_t nvmlDeviceGetThermalSettings(nvmlDevice_t device, unsigned int sensorIndex, nvmlGpuThermalSettings_t *pThermalSettings)
 {
-    (void)device;
-    (void)sensorIndex;
-    (void)pThermalSettings;
-    return nvmlfab_stub(11007050);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(sensorIndex), NVMLFAB_WORD(pThermalSettings)};
+    return nvmlfab_gate(281, 11007050, a);
 }
 
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevice_t device2, nvmlGpuTopologyLevel_t *pathInfo)
@@ -1701,8 +1675,8 @@ nvmlReturn_t nvmlDeviceSetConfComputeUnprotectedMemSize(nvmlDevice_t device, uns
 
 nvmlReturn_t nvmlDeviceSetCpuAffinity(nvmlDevice_t device)
 {
-    (void)device;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device)};
+    return nvmlfab_gate(162, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceSetDefaultAutoBoostedClocksEnabled(nvmlDevice_t device, nvmlEnableState_t enabled, unsigned int flags)
@@ -1769,9 +1743,8 @@ nvmlReturn_t nvmlDeviceSetGpuOperationMode(nvmlDevice_t device, nvmlGpuOperation
 
 nvmlReturn_t nvmlDeviceSetHostname_v1(nvmlDevice_t device, nvmlHostname_v1_t *hostname)
 {
-    (void)device;
-    (void)hostname;
-    return nvmlfab_stub(13001115);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(hostname)};
+    return nvmlfab_admin_gate(408, 13001115, a);
 }
 
 nvmlReturn_t nvmlDeviceSetMemClkVfOffset(nvmlDevice_t device, int offset)
@@ -1849,9 +1822,8 @@ nvmlReturn_t nvmlDeviceSetPowerManagementLimit_v2(nvmlDevice_t device, nvmlPower
 
 nvmlReturn_t nvmlDeviceSetPowerMizerMode_v1(nvmlDevice_t device, nvmlDevicePowerMizerModes_v1_t *powerMizerMode)
 {
-    (void)device;
-    (void)powerMizerMode;
-    return nvmlfab_stub(13000039);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(powerMizerMode)};
+    return nvmlfab_admin_gate(404, 13000039, a);
 }
 
 nvmlReturn_t nvmlDeviceSetRusdSettings_v1(nvmlDevice_t device, nvmlRusdSettings_v1_t *settings)
@@ -2327,8 +2299,8 @@ nvmlReturn_t nvmlSystemGetConfComputeKeyRotationThresholdInfo(nvmlConfComputeGet
 
 nvmlReturn_t nvmlSystemGetConfComputeSettings(nvmlSystemConfComputeSettings_t *settings)
 {
-    (void)settings;
-    return nvmlfab_stub(12004127);
+    const uint64_t a[] = {NVMLFAB_WORD(settings)};
+    return nvmlfab_gate(351, 12004127, a);
 }
 
 nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *state)
@@ -2424,53 +2396,44 @@ nvmlReturn_t nvmlUnitGetCount(unsigned int *unitCount)
 
 nvmlReturn_t nvmlUnitGetDevices(nvmlUnit_t unit, unsigned int *deviceCount, nvmlDevice_t *devices)
 {
-    (void)unit;
-    (void)deviceCount;
-    (void)devices;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(unit), NVMLFAB_WORD(deviceCount), NVMLFAB_WORD(devices)};
+    return nvmlfab_gate(204, 11000000, a);
 }
 
 nvmlReturn_t nvmlUnitGetFanSpeedInfo(nvmlUnit_t unit, nvmlUnitFanSpeeds_t *fanSpeeds)
 {
-    (void)unit;
-    (void)fanSpeeds;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(unit), NVMLFAB_WORD(fanSpeeds)};
+    return nvmlfab_gate(205, 11000000, a);
 }
 
 nvmlReturn_t nvmlUnitGetHandleByIndex(unsigned int index, nvmlUnit_t *unit)
 {
-    (void)index;
-    (void)unit;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(index), NVMLFAB_WORD(unit)};
+    return nvmlfab_gate(206, 11000000, a);
 }
 
 nvmlReturn_t nvmlUnitGetLedState(nvmlUnit_t unit, nvmlLedState_t *state)
 {
-    (void)unit;
-    (void)state;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(unit), NVMLFAB_WORD(state)};
+    return nvmlfab_gate(207, 11000000, a);
 }
 
 nvmlReturn_t nvmlUnitGetPsuInfo(nvmlUnit_t unit, nvmlPSUInfo_t *psu)
 {
-    (void)unit;
-    (void)psu;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(unit), NVMLFAB_WORD(psu)};
+    return nvmlfab_gate(208, 11000000, a);
 }
 
 nvmlReturn_t nvmlUnitGetTemperature(nvmlUnit_t unit, unsigned int type, unsigned int *temp)
 {
-    (void)unit;
-    (void)type;
-    (void)temp;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(unit), NVMLFAB_WORD(type), NVMLFAB_WORD(temp)};
+    return nvmlfab_gate(209, 11000000, a);
 }
 
 nvmlReturn_t nvmlUnitGetUnitInfo(nvmlUnit_t unit, nvmlUnitInfo_t *info)
 {
-    (void)unit;
-    (void)info;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(unit), NVMLFAB_WORD(info)};
+    return nvmlfab_gate(210, 11000000, a);
 }
 
 nvmlReturn_t nvmlUnitSetLedState(nvmlUnit_t unit, nvmlLedColor_t color)

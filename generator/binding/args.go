@@ -49,6 +49,8 @@ type Arg struct {
 	Counted string
 	// Fills names the field that points to an array which is filled, and Room the field with its number of elements.
 	Fills, Room string
+	// Counts says that Room becomes the number of elements that there are, even if the array is too short.
+	Counts bool
 	// Stride is the size of an element of that array.
 	Stride int64
 	// NullQuery lists answer SUCCESS to a NULL array, with the count.
@@ -72,7 +74,7 @@ type Accept struct {
 func (a Arg) describe() string {
 	text := fmt.Sprintf("  %s %s %d %d %v %q %t %t %t\n", a.Role, a.Name, a.At, a.Extent, a.Versions, a.Counted, a.NullQuery, a.Unasked, a.InBytes)
 	if a.Fills != "" {
-		text += fmt.Sprintf("  fills %s %s %d\n", a.Fills, a.Room, a.Stride)
+		text += fmt.Sprintf("  fills %s %s %d %t\n", a.Fills, a.Room, a.Stride, a.Counts)
 	}
 	return text
 }
@@ -217,7 +219,7 @@ func (s *Symbol) extent(arg *Arg, rule *Rule) error {
 			if f == nil || arg.field(rule.Room) == nil {
 				return fmt.Errorf("%s: %s has no fields %q and %q, which its rule names", s.Name, arg.Known.Name, rule.Fills, rule.Room)
 			}
-			arg.Fills, arg.Room, arg.Stride = rule.Fills, rule.Room, s.Header.SizeOf(f.Type.Elem())
+			arg.Fills, arg.Room, arg.Counts, arg.Stride = rule.Fills, rule.Room, rule.Counts, s.Header.SizeOf(f.Type.Elem())
 		}
 		if arg.Versions == nil {
 			return fmt.Errorf("%s: nothing says which versions of %s it takes; add a rule", s.Name, arg.Known.Name)

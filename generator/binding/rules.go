@@ -25,6 +25,7 @@ type Rule struct {
 	Optional  bool   // an out pointer that may be NULL
 	Fills     string // a field that points to an array of the caller's, which is filled
 	Room      string // the field with the number of elements that such an array has
+	Counts    bool   // that field becomes the number of elements that there are
 	Why       string
 }
 
@@ -45,6 +46,7 @@ const (
 	grew       = "the struct grew under the same name; callers of the oldest header have the smaller one"
 	fillArray  = "an array whose length the caller passes by value"
 	roomForAll = "documented: the array has room for as many instances as the profile allows, and the count is what is returned"
+	listInside = "a list, with its count and its array in one struct"
 	bothNull   = "documented: one of the two may be NULL"
 	smiNull    = "nvidia-smi --query-gpu asks for one of the two"
 )
@@ -94,14 +96,16 @@ var rules = map[string][]Rule{
 		{Param: "vgpuMetadata", Role: Constant, Why: "read only; its version field is not the caller's"},
 		{Param: "pgpuMetadata", Role: Constant, Why: "read only; its version field is not the caller's"},
 	},
-	"nvmlGpmMetricsGet":         {{Param: "metricsGet", Versions: []uint32{1}, Counted: "numMetrics", Why: "grew with its version still 1; numMetrics says how many elements the caller has"}},
-	"nvmlGpmQueryDeviceSupport": {{Param: "gpmSupport", Versions: []uint32{1}, Why: "its version is a plain 1"}},
-	"nvmlEventSetWait":          {{Param: "data", Bytes: 24, Why: "the first nvmlEventData_t ended with eventData; headers keep only the name"}},
-	"nvmlSystemEventSetWait":    {{Param: "request", Fills: "data", Room: "dataSize", Why: "an array whose length stands beside it in the struct"}},
-	"nvmlSystemGetProcessName":  {{Param: "name", Crop: true, Why: "documented: the name is cropped to the buffer"}},
-	"nvmlInternalSlot165":       {{Param: "valuesCount", Role: Slice, Why: fillArray + "; each element has its own return code"}},
-	"nvmlInternalSlot208":       {{Param: "lanes", Role: Slice, Why: fillArray}},
-	"nvmlInternalSlot211":       {{Param: "version", Role: FixedText, Bytes: 0x40, Why: "as nvmlDeviceGetGspFirmwareVersion; no length is passed"}},
+	"nvmlGpmMetricsGet":                     {{Param: "metricsGet", Versions: []uint32{1}, Counted: "numMetrics", Why: "grew with its version still 1; numMetrics says how many elements the caller has"}},
+	"nvmlGpmQueryDeviceSupport":             {{Param: "gpmSupport", Versions: []uint32{1}, Why: "its version is a plain 1"}},
+	"nvmlEventSetWait":                      {{Param: "data", Bytes: 24, Why: "the first nvmlEventData_t ended with eventData; headers keep only the name"}},
+	"nvmlSystemEventSetWait":                {{Param: "request", Fills: "data", Room: "dataSize", Why: "an array whose length stands beside it in the struct"}},
+	"nvmlDeviceGetProcessesUtilizationInfo": {{Param: "procesesUtilInfo", Fills: "procUtilArray", Room: "processSamplesCount", Counts: true, Why: listInside}},
+	"nvmlDeviceGetRunningProcessDetailList": {{Param: "plist", Fills: "procArray", Room: "numProcArrayEntries", Counts: true, Why: listInside}},
+	"nvmlSystemGetProcessName":              {{Param: "name", Crop: true, Why: "documented: the name is cropped to the buffer"}},
+	"nvmlInternalSlot165":                   {{Param: "valuesCount", Role: Slice, Why: fillArray + "; each element has its own return code"}},
+	"nvmlInternalSlot208":                   {{Param: "lanes", Role: Slice, Why: fillArray}},
+	"nvmlInternalSlot211":                   {{Param: "version", Role: FixedText, Bytes: 0x40, Why: "as nvmlDeviceGetGspFirmwareVersion; no length is passed"}},
 }
 
 func ruleFor(symbol, param string) *Rule {

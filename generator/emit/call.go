@@ -252,6 +252,12 @@ func (c *call) structure(a binding.Arg) {
 	}
 	c.unpack = append(c.unpack, jen.Var().Add(v).Add(a.Struct().Code()), marshal("Get").Call(address(v), p, size))
 	c.args = append(c.args, jen.Op("&").Add(v))
+	if a.Counts {
+		count := jen.Qual("unsafe", "Pointer").Call(jen.Op("&").Add(v).Dot(fieldName(a.Room)))
+		c.pack = append(c.pack, jen.Id("ret").Op("=").Add(marshal("PutList").Call(count, jen.Add(v).Dot(fieldName(a.Fills)),
+			c.result(a.At), jen.Lit(int(a.Stride)), jen.Lit(a.NullQuery))), marshal("Put").Call(p, address(v), size), failed())
+		return
+	}
 	if a.Fills != "" {
 		c.put("PutFilled", jen.Add(v).Dot(fieldName(a.Fills)), jen.Add(v).Dot(fieldName(a.Room)), c.result(a.At), jen.Lit(int(a.Stride)))
 	}

@@ -10,6 +10,7 @@ import "C"
 import (
 	"bytes"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -58,6 +59,28 @@ func (p *process) Booted() time.Time {
 		return time.Now()
 	}
 	return time.Now().Add(-time.Duration(up.Nano()))
+}
+
+func (p *process) CPUs() []uint32 {
+	text, err := os.ReadFile("/sys/devices/system/cpu/online")
+	var set profiles.CPUSet
+	if err != nil || set.UnmarshalText(bytes.TrimSpace(text)) != nil {
+		for i := range runtime.NumCPU() {
+			set = append(set, uint32(i))
+		}
+	}
+	return set
+}
+
+func (p *process) SetCPUs(cpus []uint32) error {
+	if cpus == nil {
+		cpus = p.CPUs()
+	}
+	var set unix.CPUSet
+	for _, cpu := range cpus {
+		set.Set(int(cpu))
+	}
+	return unix.SchedSetaffinity(0, &set)
 }
 
 func (p *process) Admin() bool { return syscall.Geteuid() == 0 || capable() }
