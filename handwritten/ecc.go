@@ -56,6 +56,10 @@ func (c *eccCounts) at(location abi.MemoryLocation_t) profiles.Opt[uint64] {
 		return c.RegisterFile
 	case abi.MEMORY_LOCATION_TEXTURE_MEMORY:
 		return c.TextureMemory
+	case abi.MEMORY_LOCATION_TEXTURE_SHM:
+		return c.TextureSHM
+	case abi.MEMORY_LOCATION_CBU:
+		return c.CBU
 	case abi.MEMORY_LOCATION_SRAM:
 		return c.sram
 	}
@@ -64,7 +68,7 @@ func (c *eccCounts) at(location abi.MemoryLocation_t) profiles.Opt[uint64] {
 
 // total is the count of all locations: the profile's total, but at least the sum of the locations.
 func (c *eccCounts) total() profiles.Opt[uint64] {
-	all := sum(c.L1Cache, c.L2Cache, c.DeviceMemory, c.RegisterFile, c.TextureMemory, c.sram)
+	all := sum(c.L1Cache, c.L2Cache, c.DeviceMemory, c.RegisterFile, c.TextureMemory, c.TextureSHM, c.CBU, c.sram)
 	if !all.Valid || c.Total.Valid && c.Total.Value > all.Value {
 		return c.Total
 	}

@@ -20,11 +20,16 @@ func recoveryAction(d dev) u32 { return as[uint32](named(d.RecoveryAction, recov
 // withoutResetStatus is the first driver branch whose captures show DEPRECATED for the two reset status fields.
 const withoutResetStatus = 570
 
-// resetStatus answers a reset status field, which earlier drivers have in place of the recovery action.
-func resetStatus(is func(abi.DeviceGpuRecoveryAction_t) bool) field {
+// resetStatus answers a reset status field, which earlier drivers have in place of the recovery action. What the profile gives
+// comes before what follows from that action.
+func resetStatus(given func(profiles.ResetStatus) profiles.Opt[bool], is func(abi.DeviceGpuRecoveryAction_t) bool) field {
 	return number(func(d dev, _ uint32) (uint32, abi.Return) {
 		if d.Snapshot().Branch >= withoutResetStatus {
 			return 0, abi.ERROR_DEPRECATED
+		}
+		if d.ResetStatus != (profiles.ResetStatus{}) {
+			status, ret := opt(given(d.ResetStatus))
+			return bit(status), ret
 		}
 		action, ret := opt(named(d.RecoveryAction, recoveryActions))
 		return bit(is(action)), ret

@@ -123,11 +123,18 @@ var fields = sync.OnceValue(func() *[abi.FI_MAX]field {
 		abi.FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN:       lost(func(d dev) u64 { return d.Lost(simulate.LostToHWThermal) }),
 		abi.FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN: lost(func(d dev) u64 { return d.ClocksThrottleReasons.Counters.HWPowerBrakeSlowdownUS }),
 
+		abi.FI_DEV_ECC_DBE_VOL_CBU: number(func(d dev, _ uint32) (uint64, abi.Return) {
+			return DeviceGetMemoryErrorCounter(d, abi.MEMORY_ERROR_TYPE_UNCORRECTED, abi.VOLATILE_ECC, abi.MEMORY_LOCATION_CBU)
+		}),
+		abi.FI_DEV_ECC_DBE_AGG_CBU: number(func(d dev, _ uint32) (uint64, abi.Return) {
+			return DeviceGetMemoryErrorCounter(d, abi.MEMORY_ERROR_TYPE_UNCORRECTED, abi.AGGREGATE_ECC, abi.MEMORY_LOCATION_CBU)
+		}),
+
 		abi.FI_DEV_GET_GPU_RECOVERY_ACTION: given(recoveryAction),
-		abi.FI_DEV_RESET_STATUS: resetStatus(func(a abi.DeviceGpuRecoveryAction_t) bool {
+		abi.FI_DEV_RESET_STATUS: resetStatus(func(s profiles.ResetStatus) profiles.Opt[bool] { return s.Required }, func(a abi.DeviceGpuRecoveryAction_t) bool {
 			return a == abi.GPU_RECOVERY_ACTION_GPU_RESET || a == abi.GPU_RECOVERY_ACTION_NODE_REBOOT
 		}),
-		abi.FI_DEV_DRAIN_AND_RESET_STATUS: resetStatus(func(a abi.DeviceGpuRecoveryAction_t) bool {
+		abi.FI_DEV_DRAIN_AND_RESET_STATUS: resetStatus(func(s profiles.ResetStatus) profiles.Opt[bool] { return s.DrainAndReset }, func(a abi.DeviceGpuRecoveryAction_t) bool {
 			return a == abi.GPU_RECOVERY_ACTION_DRAIN_AND_RESET
 		}),
 

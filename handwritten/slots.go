@@ -173,6 +173,9 @@ func InternalSlot208(d *engine.Device, link uint32, counter abi.NvLinkErrorCount
 	return ret
 }
 
+// InternalSlot209 is the voltage of the graphics units, in µV.
+func InternalSlot209(d *engine.Device) (uint32, abi.Return) { return opt(d.Voltage.GraphicsUV) }
+
 // InternalSlot211 is the version of the GPU System Processor's firmware.
 func InternalSlot211(d *engine.Device) (string, abi.Return) { return DeviceGetGspFirmwareVersion(d) }
 

@@ -21,6 +21,7 @@ var slots = []getter{
 	one("108", InternalSlot108, 700000),
 	one("157", InternalSlot157, 0).bareAnswers(0),
 	one("207", InternalSlot207, 7).bareAnswers(0),
+	one("209", InternalSlot209),
 	one("211", InternalSlot211, "580.105.08"),
 	one("226", filled(InternalSlot226)),
 	one("230", InternalSlot230),

@@ -76,6 +76,8 @@ nvmlReturn_t nvmlInternalSlot165(nvmlDevice_t device, int valuesCount, nvmlField
 
 /* 470: module id */
 nvmlReturn_t nvmlInternalSlot207(nvmlDevice_t device, unsigned int *moduleId);
+/* -q: voltage of the graphics units, in microvolts; absent from 570 on */
+nvmlReturn_t nvmlInternalSlot209(nvmlDevice_t device, unsigned int *voltage);
 /* nvlink -ec, 470 also -e: corrected errors of each lane of a link, with bit 31 for an overflow; counter and lanes
  * were always 4 */
 nvmlReturn_t nvmlInternalSlot208(nvmlDevice_t device, unsigned int link, nvmlNvLinkErrorCounter_t counter, unsigned int lanes,

@@ -53,6 +53,10 @@ type Properties struct {
 	// RecoveryAction is what the driver recommends to do about the GPU.
 	RecoveryAction Opt[string] `yaml:"recovery_action" enum:"none,gpu_reset=reset,node_reboot=reboot,drain_p2p,drain_and_reset"`
 
+	// ResetStatus says what the GPU has to be reset for, as drivers before 570 do. If it says anything, RecoveryAction has no
+	// part in that.
+	ResetStatus ResetStatus `yaml:"reset_status"`
+
 	// Memory is the frame buffer.
 	Memory Memory `yaml:"memory"`
 	// BAR1Memory is the BAR1 aperture.
@@ -66,6 +70,8 @@ type Properties struct {
 
 	// Power is the GPU's power.
 	Power Power `yaml:"power"`
+	// Voltage is the GPU's voltages.
+	Voltage Voltage `yaml:"voltage"`
 	// PowerSmoothing is how the power is smoothed.
 	PowerSmoothing PowerSmoothing `yaml:"power_smoothing"`
 	// WorkloadPowerProfiles are the power profiles that the board has for kinds of work.

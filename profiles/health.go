@@ -48,6 +48,10 @@ type ECCMemoryErrors struct {
 	RegisterFile Opt[uint64] `yaml:"register_file"`
 	// TextureMemory counts errors of the texture memory.
 	TextureMemory Opt[uint64] `yaml:"texture_memory"`
+	// TextureSHM counts errors of the texture memory that is shared.
+	TextureSHM Opt[uint64] `yaml:"texture_shm"`
+	// CBU counts errors of the convergence barrier units.
+	CBU Opt[uint64] `yaml:"cbu"`
 	// SRAM counts errors of the SRAM on the chip, on boards before Ampere: those have no ECC.SRAM.
 	SRAM Opt[uint64] `yaml:"sram"`
 	// Total counts errors of all locations.
@@ -88,6 +92,14 @@ type SRAMSources struct {
 	PCIe Opt[uint64] `yaml:"pcie"`
 	// Other counts errors of everything else.
 	Other Opt[uint64] `yaml:"other"`
+}
+
+// ResetStatus says what a GPU has to be reset for.
+type ResetStatus struct {
+	// Required says that the GPU works again only after a reset.
+	Required Opt[bool] `yaml:"required"`
+	// DrainAndReset says that the GPU ought to be reset when its programs have ended.
+	DrainAndReset Opt[bool] `yaml:"drain_and_reset"`
 }
 
 // RetiredPages are the memory pages taken out of use.

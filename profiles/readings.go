@@ -169,6 +169,12 @@ type WorkloadPowerProfile struct {
 	Conflicts []uint32 `yaml:"conflicts" range:"0..254"`
 }
 
+// Voltage is a GPU's voltages.
+type Voltage struct {
+	// GraphicsUV is the voltage of the graphics units, in µV.
+	GraphicsUV Opt[uint32] `yaml:"graphics_uv"`
+}
+
 // PowerDraw is the power that a part of the board draws.
 type PowerDraw struct {
 	// CurrentDrawMW is the power drawn now, in mW.

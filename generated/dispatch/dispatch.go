@@ -12,7 +12,7 @@ import (
 )
 
 // ModelHash identifies what front and core have to agree on; they compare it at load.
-const ModelHash uint64 = 0xae5ea613fd2381dc
+const ModelHash uint64 = 0x9cff845a45e16bbd
 
 // Function unpacks the arguments of one symbol: s is the snapshot of the call, and a its block of argument words.
 type Function func(s *engine.Snapshot, a unsafe.Pointer) abi.Return
@@ -337,6 +337,7 @@ var slots = [...]Function{
 	184: callInternalSlot184,
 	207: callInternalSlot207,
 	208: callInternalSlot208,
+	209: callInternalSlot209,
 	211: callInternalSlot211,
 	213: callInternalSlot213,
 	214: callInternalSlot214,
@@ -5623,6 +5624,23 @@ func callInternalSlot208(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	if ret = marshal.PutArray(p4, v4, 8); ret != abi.SUCCESS {
 		return ret
 	}
+	return abi.SUCCESS
+}
+
+func callInternalSlot209(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot209(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
 	return abi.SUCCESS
 }
 

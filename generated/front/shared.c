@@ -2,7 +2,7 @@
 /* What the fronts of all versions have in common: the hash of the model, and nvidia-smi's table of unnamed functions. */
 #include "front.h"
 
-const uint64_t nvmlfab_model_hash = UINT64_C(0xae5ea613fd2381dc);
+const uint64_t nvmlfab_model_hash = UINT64_C(0x9cff845a45e16bbd);
 
 _Static_assert(sizeof(nvmlInternalCount_t) == 4, "sizeof(nvmlInternalCount_t)");
 _Static_assert(offsetof(nvmlInternalCount_t, value) == 0, "offsetof(nvmlInternalCount_t, value)");
@@ -108,6 +108,12 @@ nvmlReturn_t nvmlInternalSlot208(nvmlDevice_t device, unsigned int link, nvmlNvL
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(link), NVMLFAB_WORD(counter), NVMLFAB_WORD(lanes), NVMLFAB_WORD(counts)};
     return nvmlfab_gate(0x80d0, 11000000, a);
+}
+
+nvmlReturn_t nvmlInternalSlot209(nvmlDevice_t device, unsigned int *voltage)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(voltage)};
+    return nvmlfab_gate(0x80d1, 11000000, a);
 }
 
 nvmlReturn_t nvmlInternalSlot211(nvmlDevice_t device, char *version)
@@ -411,7 +417,7 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlInternalSlot207},
     {.slot = (void (*)(void))nvmlInternalSlot208},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot209},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlInternalSlot211},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
