@@ -7,18 +7,337 @@ package profiles
 import "slices"
 
 var shipped = map[string]func() *Board{
+	"a100-pcie-80gb":      boardA100Pcie_80gb,
 	"a100-sxm4-40gb":      boardA100Sxm4_40gb,
 	"a100-sxm4-80gb":      boardA100Sxm4_80gb,
+	"a10g":                boardA10g,
 	"a30":                 boardA30,
 	"b200":                boardB200,
+	"gb10":                boardGb10,
 	"gb200":               boardGb200,
+	"gb300":               boardGb300,
 	"gh200":               boardGh200,
 	"h100":                boardH100,
 	"h100-nvl":            boardH100Nvl,
 	"h100-pcie":           boardH100Pcie,
 	"h200":                boardH200,
+	"jetson-thor":         boardJetsonThor,
+	"l4":                  boardL4,
+	"l40s":                boardL40s,
+	"rtx-2080-super":      boardRtx_2080Super,
+	"rtx-3090":            boardRtx_3090,
+	"rtx-4080-super":      boardRtx_4080Super,
+	"rtx-4090":            boardRtx_4090,
+	"rtx-5090":            boardRtx_5090,
 	"rtx-pro-6000-server": boardRtxPro_6000Server,
 	"t4":                  boardT4,
+	"v100-sxm2-32gb":      boardV100Sxm2_32gb,
+	"vgpu-rtxa6000-24q":   boardVgpuRtxa6000_24q,
+}
+
+func boardA100Pcie_80gb() *Board {
+	first := Device{
+		UUID:        "GPU-6f0b7a94-5a0c-4f0e-8f5b-0d5a0c5a9a11",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:            Opt[string]{"NVIDIA A100 80GB PCIe", true},
+			Brand:           Opt[string]{"nvidia", true},
+			BoardPartNumber: Opt[string]{"900-21001-0020-100", true},
+			GPUPartNumber:   Opt[string]{"20B5-893-A1", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"92.00.A0.00.05", true},
+			Architecture:    Opt[string]{"ampere", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{8, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			NumGPUCores:         Opt[uint32]{6912, true},
+			MultiprocessorCount: Opt[uint32]{108, true},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{85899345920, true},
+				UsedBytes:      Opt[uint64]{0, true},
+				MemoryBusWidth: Opt[uint32]{5120, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{548737246, true},
+				SubsystemID: Opt[uint32]{355668190, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 39,
+				}, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:       Opt[uint32]{4, true},
+				CurrentLinkGen:   Opt[uint32]{4, true},
+				MaxDeviceLinkGen: Opt[uint32]{4, true},
+				MaxHostLinkGen:   Opt[uint32]{5, true},
+				MaxLinkWidth:     Opt[uint32]{16, true},
+				CurrentLinkWidth: Opt[uint32]{16, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				EnforcedLimitMW:     Opt[uint32]{300000, true},
+				CurrentDrawMW:       Opt[uint32]{43000, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC: Opt[int32]{27, true},
+			},
+			Clocks: Clocks{
+				GraphicsMax: Opt[uint32]{1410, true},
+				SMMax:       Opt[uint32]{1410, true},
+				MemoryMax:   Opt[uint32]{1512, true},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU: Opt[uint32]{0, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						DoubleBit: ECCMemoryErrors{
+							Total: Opt[uint64]{0, true},
+						},
+					},
+				},
+			},
+			Display: Display{
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{false, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent: Opt[Enabled]{false, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "a100-pcie-80gb",
+		System: System{
+			DriverVersion:    Opt[string]{"610.43.02", true},
+			NVMLVersion:      Opt[string]{"13.610.43.02", true},
+			CUDAVersion:      Opt[string]{"13.3", true},
+			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{3, true},
+		},
+		NVLink: NVLink{
+			Version:              Opt[uint32]{3, true},
+			LinksPerGPU:          Opt[uint32]{12, true},
+			BandwidthPerLinkMbps: Opt[uint32]{25000, true},
+			Defaults: LinkDefaults{
+				State: Opt[string]{"active", true},
+			},
+			DeviceLinks: []DeviceLinks{{
+				Links: []Link{{
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        1,
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        2,
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        3,
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        4,
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        5,
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        6,
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        7,
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        8,
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        9,
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        10,
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        11,
+					RemoteIndex: Opt[uint32]{1, true},
+				}},
+			}, {
+				Index: 1,
+				Links: []Link{{
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        1,
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        2,
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        3,
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        4,
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        5,
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        6,
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        7,
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        8,
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        9,
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        10,
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        11,
+					RemoteIndex: Opt[uint32]{0, true},
+				}},
+			}, {
+				Index: 2,
+				Links: []Link{{
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        1,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        2,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        3,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        4,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        5,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        6,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        7,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        8,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        9,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        10,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        11,
+					RemoteIndex: Opt[uint32]{3, true},
+				}},
+			}, {
+				Index: 3,
+				Links: []Link{{
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        1,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        2,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        3,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        4,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        5,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        6,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        7,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        8,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        9,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        10,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        11,
+					RemoteIndex: Opt[uint32]{2, true},
+				}},
+			}},
+		},
+		Topology: Topology{
+			RootComplexes: []RootComplex{{
+				ID:       Opt[string]{"pci0000:26", true},
+				NUMANode: Opt[int32]{0, true},
+				Devices: []BusID{{
+					Bus: 39,
+				}},
+				CPUAffinity: CPUSet{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 154, 155},
+			}, {
+				ID:       Opt[string]{"pci0000:37", true},
+				NUMANode: Opt[int32]{0, true},
+				Devices: []BusID{{
+					Bus: 56,
+				}},
+				CPUAffinity: CPUSet{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 154, 155},
+			}, {
+				ID:       Opt[string]{"pci0000:a7", true},
+				NUMANode: Opt[int32]{1, true},
+				Devices: []BusID{{
+					Bus: 168,
+				}},
+				CPUAffinity: CPUSet{52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 156, 157, 158, 159, 160, 161, 162, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 174, 175, 176, 177, 178, 179, 180, 181, 182, 183, 184, 185, 186, 187, 188, 189, 190, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200, 201, 202, 203, 204, 205, 206, 207},
+			}, {
+				ID:       Opt[string]{"pci0000:b7", true},
+				NUMANode: Opt[int32]{1, true},
+				Devices: []BusID{{
+					Bus: 184,
+				}},
+				CPUAffinity: CPUSet{52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 156, 157, 158, 159, 160, 161, 162, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 174, 175, 176, 177, 178, 179, 180, 181, 182, 183, 184, 185, 186, 187, 188, 189, 190, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200, 201, 202, 203, 204, 205, 206, 207},
+			}},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 4)
+	var d *Device
+
+	d = &b.Devices[1]
+	d.Index = 1
+	d.UUID = "GPU-c61e6a0d-2b39-4c6f-9f3c-71a2be0a4c42"
+	d.MinorNumber = Opt[uint32]{1, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 56,
+	}, true}
+
+	d = &b.Devices[2]
+	d.Index = 2
+	d.UUID = "GPU-8d2f4d0b-0f7c-4d0a-8a76-3b0f3f6b7d23"
+	d.MinorNumber = Opt[uint32]{2, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 168,
+	}, true}
+
+	d = &b.Devices[3]
+	d.Index = 3
+	d.UUID = "GPU-1b7e9c55-94d3-4a61-b2de-5e9f20c8ea34"
+	d.MinorNumber = Opt[uint32]{3, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 184,
+	}, true}
+	return b
 }
 
 func boardA100Sxm4_40gb() *Board {
@@ -815,6 +1134,209 @@ func boardA100Sxm4_80gb() *Board {
 	return b
 }
 
+func boardA10g() *Board {
+	first := Device{
+		UUID:        "GPU-9fdcc21c-1157-4c3f-bdd4-71d22152b5cf",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:          Opt[string]{"NVIDIA A10G", true},
+			Brand:         Opt[string]{"nvidia", true},
+			Serial:        Opt[string]{"1473189844150", true},
+			MultiGPUBoard: Opt[bool]{false, true},
+			VBIOSVersion:  Opt[string]{"94.02.75.00.01", true},
+			Architecture:  Opt[string]{"ampere", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{8, true},
+				Minor: Opt[uint32]{6, true},
+			},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G133.0210.00.04", true},
+				OEMObject:    Opt[string]{"2.0", true},
+				ECCObject:    Opt[string]{"6.16", true},
+			},
+			Memory: Memory{
+				TotalBytes:    Opt[uint64]{24146608128, true},
+				ReservedBytes: Opt[uint64]{456829610, true},
+				UsedBytes:     Opt[uint64]{23767722, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{34359738368, true},
+				UsedBytes:  Opt[uint64]{1048576, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{574034142, true},
+				SubsystemID: Opt[uint32]{355406046, true},
+				BusID: Opt[BusID]{BusID{
+					Device: 30,
+				}, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{4, true},
+				CurrentLinkGen:        Opt[uint32]{1, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{8, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{0, true},
+				RxThroughputKBPS:      Opt[uint64]{0, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{300000, true},
+				RequestedLimitMW:    Opt[uint32]{300000, true},
+				EnforcedLimitMW:     Opt[uint32]{300000, true},
+				MinLimitMW:          Opt[uint32]{100000, true},
+				MaxLimitMW:          Opt[uint32]{300000, true},
+				CurrentDrawMW:       Opt[uint32]{25580, true},
+				PowerState:          Opt[PState]{8, true},
+			},
+			Voltage: Voltage{
+				GraphicsUV: Opt[uint32]{693750, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:    Opt[int32]{17, true},
+				ShutdownThresholdC: Opt[int32]{98, true},
+				SlowdownThresholdC: Opt[int32]{95, true},
+				MaxOperatingC:      Opt[int32]{88, true},
+			},
+			Fan: Fan{
+				SpeedPercent: Opt[Percent]{0, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{210, true},
+				GraphicsMax:              Opt[uint32]{1710, true},
+				GraphicsApp:              Opt[uint32]{1710, true},
+				GraphicsAppDefault:       Opt[uint32]{1710, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{1710, true},
+				SMCurrent:                Opt[uint32]{210, true},
+				SMMax:                    Opt[uint32]{1710, true},
+				MemoryCurrent:            Opt[uint32]{405, true},
+				MemoryMax:                Opt[uint32]{6251, true},
+				MemoryApp:                Opt[uint32]{6251, true},
+				MemoryAppDefault:         Opt[uint32]{6251, true},
+				VideoCurrent:             Opt[uint32]{555, true},
+				VideoMax:                 Opt[uint32]{1500, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+			},
+			SupportedClocks: SupportedClocks{
+				MemoryClocks: []MemoryClock{{
+					FreqMHz:        6251,
+					GraphicsClocks: ClockSteps{1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}, {
+					FreqMHz:        405,
+					GraphicsClocks: ClockSteps{420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}},
+			},
+			PerformanceState: Opt[PState]{8, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+				},
+			},
+			RemappedRows: RemappedRows{
+				Correctable:     Opt[uint32]{0, true},
+				Uncorrectable:   Opt[uint32]{0, true},
+				Pending:         Opt[bool]{false, true},
+				FailureOccurred: Opt[bool]{false, true},
+				AvailabilityHistogram: RowRemapHistogram{
+					Max:     Opt[uint32]{192, true},
+					High:    Opt[uint32]{0, true},
+					Partial: Opt[uint32]{0, true},
+					Low:     Opt[uint32]{0, true},
+					None:    Opt[uint32]{0, true},
+				},
+			},
+			Display: Display{
+				Mode:   Opt[Enabled]{false, true},
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{false, true},
+			ComputeMode:     Opt[string]{"default", true},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"passthrough", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"515.105.01", true},
+			},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{0, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "a10g",
+		System: System{
+			DriverVersion:    Opt[string]{"515.105.01", true},
+			NVMLVersion:      Opt[string]{"11.515.105.01", true},
+			CUDAVersion:      Opt[string]{"11.7", true},
+			CUDAVersionMajor: Opt[uint32]{11, true},
+			CUDAVersionMinor: Opt[uint32]{7, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
 func boardA30() *Board {
 	first := Device{
 		UUID:        "GPU-4e92fb01-8ff5-4957-bd53-f76de40dc6c8",
@@ -1495,6 +2017,79 @@ func boardB200() *Board {
 	return b
 }
 
+func boardGb10() *Board {
+	first := Device{
+		UUID:        "GPU-7f1f0a56-6d02-4d2d-8c6b-1b1c2a1d9e10",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:         Opt[string]{"NVIDIA GB10", true},
+			Brand:        Opt[string]{"nvidia_rtx", true},
+			Architecture: Opt[string]{"blackwell", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{12, true},
+				Minor: Opt[uint32]{1, true},
+			},
+			NumGPUCores:         Opt[uint32]{6144, true},
+			MultiprocessorCount: Opt[uint32]{48, true},
+			AddressingMode:      Opt[string]{"ats", true},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{772935902, true},
+				SubsystemID: Opt[uint32]{569118942, true},
+				BusID: Opt[BusID]{BusID{
+					Domain: 15,
+					Bus:    1,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{0, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:       Opt[uint32]{1, true},
+				CurrentLinkGen:   Opt[uint32]{1, true},
+				MaxDeviceLinkGen: Opt[uint32]{5, true},
+				MaxHostLinkGen:   Opt[uint32]{5, true},
+				MaxLinkWidth:     Opt[uint32]{16, true},
+				CurrentLinkWidth: Opt[uint32]{1, true},
+			},
+			Power: Power{
+				CurrentDrawMW: Opt[uint32]{4520, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC: Opt[int32]{47, true},
+			},
+			Clocks: Clocks{
+				SMCurrent: Opt[uint32]{2190, true},
+			},
+			PerformanceState: Opt[PState]{8, true},
+			Utilization: Utilization{
+				GPU:    Opt[uint32]{0, true},
+				Memory: Opt[uint32]{0, true},
+			},
+			Display: Display{
+				Mode:   Opt[Enabled]{false, true},
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			C2CMode:         Opt[Enabled]{true, true},
+			Platform: Platform{
+				PeerType: Opt[string]{"direct_connected", true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "gb10",
+		System: System{
+			DriverVersion:    Opt[string]{"580.142", true},
+			NVMLVersion:      Opt[string]{"13.580.142", true},
+			CUDAVersion:      Opt[string]{"13.0", true},
+			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{0, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
 func boardGb200() *Board {
 	first := Device{
 		UUID:         "GPU-12c1fe4a-be15-4a18-8313-f75bad789f68",
@@ -2057,6 +2652,470 @@ func boardGb200() *Board {
 	d.ClocksThrottleReasons.Counters.SWThermalSlowdownUS = Opt[uint64]{7322346, true}
 	d.Platform.ModuleID = Opt[uint8]{3, true}
 	d.Platform.GPUFabricGUID = Opt[uint64]{7528311119091107075, true}
+	return b
+}
+
+func boardGb300() *Board {
+	first := Device{
+		UUID:         "GPU-b9c48cb0-1720-400e-8ca8-2984fcb042d9",
+		MinorNumber:  Opt[uint32]{0, true},
+		PDI:          Opt[uint64]{27921371440867101, true},
+		GraceCPUPair: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:            Opt[string]{"NVIDIA GB300", true},
+			Brand:           Opt[string]{"nvidia", true},
+			Serial:          Opt[string]{"1488231349677", true},
+			BoardPartNumber: Opt[string]{"900-2G548-0081-000", true},
+			GPUPartNumber:   Opt[string]{"31C2-893-A1", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"97.10.4A.00.1A", true},
+			Architecture:    Opt[string]{"blackwell", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{10, true},
+				Minor: Opt[uint32]{3, true},
+			},
+			InfoROM: InfoROM{
+				ImageVersion:        Opt[string]{"G548.0301.00.03", true},
+				OEMObject:           Opt[string]{"2.1", true},
+				ECCObject:           Opt[string]{"7.16", true},
+				BBXFlushTimestampUS: Opt[uint64]{1787262948288000, true},
+				BBXFlushDurationUS:  Opt[uint64]{69751, true},
+			},
+			AddressingMode: Opt[string]{"ats", true},
+			RecoveryAction: Opt[string]{"none", true},
+			Memory: Memory{
+				TotalBytes:    Opt[uint64]{298013687808, true},
+				ReservedBytes: Opt[uint64]{992477184, true},
+				UsedBytes:     Opt[uint64]{0, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{549755813888, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{834801886, true},
+				SubsystemID: Opt[uint32]{569446622, true},
+				BusID: Opt[BusID]{BusID{
+					Domain: 8,
+					Bus:    6,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{6, true},
+				CurrentLinkGen:        Opt[uint32]{6, true},
+				MaxDeviceLinkGen:      Opt[uint32]{6, true},
+				MaxHostLinkGen:        Opt[uint32]{4, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{16, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{0, true},
+				RxThroughputKBPS:      Opt[uint64]{0, true},
+				AtomicCapsInbound:     Opt[uint32]{63, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{1400000, true},
+				RequestedLimitMW:    Opt[uint32]{1400000, true},
+				EnforcedLimitMW:     Opt[uint32]{1400000, true},
+				MinLimitMW:          Opt[uint32]{200000, true},
+				MaxLimitMW:          Opt[uint32]{1400000, true},
+				CurrentDrawMW:       Opt[uint32]{180290, true},
+				AverageDrawMW:       Opt[uint32]{180360, true},
+				PowerState:          Opt[PState]{0, true},
+				Smoothing:           Opt[string]{"no_permission", true},
+			},
+			MemoryPower: PowerDraw{
+				AverageDrawMW: Opt[uint32]{35700, true},
+			},
+			ModulePower: ModulePower{
+				CurrentDrawMW:    Opt[uint32]{487680, true},
+				AverageDrawMW:    Opt[uint32]{488290, true},
+				DefaultLimitMW:   Opt[uint32]{2900000, true},
+				RequestedLimitMW: Opt[uint32]{2900000, true},
+				EnforcedLimitMW:  Opt[uint32]{2900000, true},
+				MinLimitMW:       Opt[uint32]{500000, true},
+				MaxLimitMW:       Opt[uint32]{2900000, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:           Opt[int32]{38, true},
+				TemperatureMemoryC:        Opt[int32]{38, true},
+				TLimitC:                   Opt[int32]{49, true},
+				TLimitShutdownC:           Opt[int32]{-5, true},
+				TLimitSlowdownC:           Opt[int32]{-2, true},
+				TLimitMaxOperatingC:       Opt[int32]{0, true},
+				TLimitMemoryMaxOperatingC: Opt[int32]{0, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{120, true},
+				GraphicsMax:              Opt[uint32]{2070, true},
+				GraphicsApp:              Opt[uint32]{2070, true},
+				GraphicsAppDefault:       Opt[uint32]{2070, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{2070, true},
+				SMCurrent:                Opt[uint32]{120, true},
+				SMMax:                    Opt[uint32]{2070, true},
+				MemoryCurrent:            Opt[uint32]{3996, true},
+				MemoryMax:                Opt[uint32]{3996, true},
+				MemoryApp:                Opt[uint32]{3996, true},
+				MemoryAppDefault:         Opt[uint32]{3996, true},
+				VideoCurrent:             Opt[uint32]{600, true},
+				VideoMax:                 Opt[uint32]{1912, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+				Counters: ThrottleCounters{
+					SWPowerCapUS:           Opt[uint64]{0, true},
+					SyncBoostUS:            Opt[uint64]{0, true},
+					SWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWPowerBrakeSlowdownUS: Opt[uint64]{0, true},
+				},
+			},
+			SupportedClocks: SupportedClocks{
+				MemoryClocks: []MemoryClock{{
+					FreqMHz:        3996,
+					GraphicsClocks: ClockSteps{2070, 2062, 2055, 2047, 2040, 2032, 2025, 2017, 2010, 2002, 1995, 1987, 1980, 1972, 1965, 1957, 1950, 1942, 1935, 1927, 1920, 1912, 1905, 1897, 1890, 1882, 1875, 1867, 1860, 1852, 1845, 1837, 1830, 1822, 1815, 1807, 1800, 1792, 1785, 1777, 1770, 1762, 1755, 1747, 1740, 1732, 1725, 1717, 1710, 1702, 1695, 1687, 1680, 1672, 1665, 1657, 1650, 1642, 1635, 1627, 1620, 1612, 1605, 1597, 1590, 1582, 1575, 1567, 1560, 1552, 1545, 1537, 1530, 1522, 1515, 1507, 1500, 1492, 1485, 1477, 1470, 1462, 1455, 1447, 1440, 1432, 1425, 1417, 1410, 1402, 1395, 1387, 1380, 1372, 1365, 1357, 1350, 1342, 1335, 1327, 1320, 1312, 1305, 1297, 1290, 1282, 1275, 1267, 1260, 1252, 1245, 1237, 1230, 1222, 1215, 1207, 1200, 1192, 1185, 1177, 1170, 1162, 1155, 1147, 1140, 1132, 1125, 1117, 1110, 1102, 1095, 1087, 1080, 1072, 1065, 1057, 1050, 1042, 1035, 1027, 1020, 1012, 1005, 997, 990, 982, 975, 967, 960, 952, 945, 937, 930, 922, 915, 907, 900, 892, 885, 877, 870, 862, 855, 847, 840, 832, 825, 817, 810, 802, 795, 787, 780, 772, 765, 757, 750, 742, 735, 727, 720, 712, 705, 697, 690, 682, 675, 667, 660, 652, 645, 637, 630, 622, 615, 607, 600, 592, 585, 577, 570, 562, 555, 547, 540, 532, 525, 517, 510, 502, 495, 487, 480, 472, 465, 457, 450, 442, 435, 427, 420, 412, 405, 397, 390, 382, 375, 367, 360, 352, 345, 337, 330, 322, 315, 307, 300, 292, 285, 277, 270, 262, 255, 247, 240, 232, 225, 217, 210, 202, 195, 187, 180, 172, 165, 157, 150, 142, 135, 127, 120},
+				}},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					UncorrectableSources: SRAMSources{
+						L2:              Opt[uint64]{0, true},
+						SM:              Opt[uint64]{0, true},
+						Microcontroller: Opt[uint64]{0, true},
+						PCIe:            Opt[uint64]{0, true},
+						Other:           Opt[uint64]{0, true},
+					},
+					ThresholdExceeded: Opt[bool]{false, true},
+				},
+				ChannelRepairPending: Opt[bool]{false, true},
+				TPCRepairPending:     Opt[bool]{false, true},
+				UnrepairableMemory:   Opt[bool]{false, true},
+			},
+			RemappedRows: RemappedRows{
+				Correctable:           Opt[uint32]{0, true},
+				Uncorrectable:         Opt[uint32]{0, true},
+				CorrectableInactive:   Opt[uint32]{0, true},
+				UncorrectableInactive: Opt[uint32]{0, true},
+				Pending:               Opt[bool]{false, true},
+				FailureOccurred:       Opt[bool]{false, true},
+				AvailabilityHistogram: RowRemapHistogram{
+					Max:     Opt[uint32]{5952, true},
+					High:    Opt[uint32]{0, true},
+					Partial: Opt[uint32]{0, true},
+					Low:     Opt[uint32]{0, true},
+					None:    Opt[uint32]{0, true},
+				},
+			},
+			Display: Display{
+				Active:   Opt[Enabled]{false, true},
+				Attached: Opt[bool]{true, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent: Opt[Enabled]{false, true},
+				ModePending: Opt[Enabled]{false, true},
+			},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"none", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"580.173.02", true},
+			},
+			C2CMode: Opt[Enabled]{true, true},
+			EGM:     Opt[Enabled]{false, true},
+			Fabric: Fabric{
+				ClusterUUID:   Opt[ClusterUUID]{ClusterUUID{93, 62, 108, 42, 129, 244, 75, 7, 156, 110, 39, 161, 240, 212, 179, 152}, true},
+				CliqueID:      Opt[uint32]{32766, true},
+				State:         Opt[string]{"completed", true},
+				HealthSummary: Opt[string]{"healthy", true},
+				Health: FabricHealth{
+					DegradedBandwidth:      Opt[bool]{false, true},
+					RouteRecovery:          Opt[bool]{false, true},
+					RouteUnhealthy:         Opt[bool]{false, true},
+					AccessTimeoutRecovery:  Opt[bool]{false, true},
+					IncorrectConfiguration: Opt[string]{"none", true},
+				},
+			},
+			Platform: Platform{
+				ChassisSerialNumber: Opt[string]{"1826024071533", true},
+				SlotNumber:          Opt[uint8]{25, true},
+				TrayIndex:           Opt[uint8]{15, true},
+				HostID:              Opt[uint8]{1, true},
+				PeerType:            Opt[string]{"switch_connected", true},
+				ModuleID:            Opt[uint8]{2, true},
+				GPUFabricGUID:       Opt[uint64]{27921371440867101, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "gb300",
+		System: System{
+			DriverVersion:    Opt[string]{"580.173.02", true},
+			NVMLVersion:      Opt[string]{"13.580.173.02", true},
+			CUDAVersion:      Opt[string]{"13.0", true},
+			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{0, true},
+		},
+		NVLink: NVLink{
+			Version:              Opt[uint32]{5, true},
+			LinksPerGPU:          Opt[uint32]{18, true},
+			BandwidthPerLinkMbps: Opt[uint32]{53125, true},
+			C2CEnabled:           Opt[bool]{true, true},
+			Switches: []NVSwitch{{
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    1,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-0", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    2,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-1", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    3,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-2", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    4,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-3", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    5,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-4", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    6,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-5", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    7,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-6", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    8,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-7", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    9,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-8", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    10,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-9", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    11,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-10", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    12,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-11", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    13,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-12", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    14,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-13", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    15,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-14", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    16,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-15", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    17,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-16", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Domain: 65535,
+					Bus:    18,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-17", true},
+			}},
+			Defaults: LinkDefaults{
+				State: Opt[string]{"active", true},
+			},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 4)
+	var d *Device
+
+	d = &b.Devices[1]
+	d.Index = 1
+	d.UUID = "GPU-e66c0e98-1942-4e8a-b4c6-049fa9998118"
+	d.MinorNumber = Opt[uint32]{1, true}
+	d.PDI = Opt[uint64]{17701033827270868139, true}
+	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787262951236000, true}
+	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{23732, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Domain: 9,
+		Bus:    6,
+	}, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{176260, true}
+	d.Power.AverageDrawMW = Opt[uint32]{176260, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{36590, true}
+	d.ModulePower.CurrentDrawMW = Opt[uint32]{486210, true}
+	d.ModulePower.AverageDrawMW = Opt[uint32]{486300, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{39, true}
+	d.Thermal.TLimitC = Opt[int32]{48, true}
+	d.Platform.ModuleID = Opt[uint8]{1, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{17701033827270868139, true}
+
+	d = &b.Devices[2]
+	d.Index = 2
+	d.UUID = "GPU-60a8a1e2-fdbc-4be2-a7f1-37f5a11b5c7d"
+	d.MinorNumber = Opt[uint32]{2, true}
+	d.PDI = Opt[uint64]{15444665446002500829, true}
+	d.GraceCPUPair = Opt[uint32]{1, true}
+	d.Serial = Opt[string]{"1359792589329", true}
+	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787262953472000, true}
+	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{61130, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Domain: 24,
+		Bus:    6,
+	}, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{175910, true}
+	d.Power.AverageDrawMW = Opt[uint32]{175920, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{34950, true}
+	d.ModulePower.CurrentDrawMW = Opt[uint32]{500530, true}
+	d.ModulePower.AverageDrawMW = Opt[uint32]{496850, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{39, true}
+	d.Thermal.TemperatureMemoryC = Opt[int32]{39, true}
+	d.Thermal.TLimitC = Opt[int32]{48, true}
+	d.Platform.ModuleID = Opt[uint8]{4, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{15444665446002500829, true}
+
+	d = &b.Devices[3]
+	d.Index = 3
+	d.UUID = "GPU-9f777337-923f-454e-83de-0b93946a0998"
+	d.MinorNumber = Opt[uint32]{3, true}
+	d.PDI = Opt[uint64]{3709127907390549452, true}
+	d.GraceCPUPair = Opt[uint32]{1, true}
+	d.Serial = Opt[string]{"1359792589329", true}
+	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787262954287000, true}
+	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{58648, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Domain: 25,
+		Bus:    6,
+	}, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{180050, true}
+	d.Power.AverageDrawMW = Opt[uint32]{180050, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{42200, true}
+	d.ModulePower.CurrentDrawMW = Opt[uint32]{493090, true}
+	d.ModulePower.AverageDrawMW = Opt[uint32]{494320, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{39, true}
+	d.Thermal.TemperatureMemoryC = Opt[int32]{39, true}
+	d.Thermal.TLimitC = Opt[int32]{48, true}
+	d.Platform.ModuleID = Opt[uint8]{3, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{3709127907390549452, true}
 	return b
 }
 
@@ -3867,6 +4926,1376 @@ func boardH200() *Board {
 	return b
 }
 
+func boardJetsonThor() *Board {
+	first := Device{
+		UUID:        "GPU-2a6cfd0e-3a55-4a0b-9d4c-c05b1a7c7f21",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:          Opt[string]{"NVIDIA Thor", true},
+			GPUPartNumber: Opt[string]{"2B00--A1", true},
+			Architecture:  Opt[string]{"blackwell", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{11, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			NumGPUCores:         Opt[uint32]{2560, true},
+			MultiprocessorCount: Opt[uint32]{20, true},
+			PCI: PCI{
+				DeviceID: Opt[uint32]{721424606, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 1,
+				}, true},
+			},
+			PCIe: PCIe{
+				CurrentLinkGen:   Opt[uint32]{1, true},
+				CurrentLinkWidth: Opt[uint32]{1, true},
+			},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			Display: Display{
+				Active: Opt[Enabled]{false, true},
+			},
+			MIG: DeviceMIG{
+				ModeCurrent: Opt[Enabled]{false, true},
+				ModePending: Opt[Enabled]{false, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "jetson-thor",
+		System: System{
+			DriverVersion:    Opt[string]{"580.00", true},
+			NVMLVersion:      Opt[string]{"13.580.00", true},
+			CUDAVersion:      Opt[string]{"13.0", true},
+			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{0, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
+func boardL4() *Board {
+	first := Device{
+		UUID:        "GPU-d67050fa-52d6-4bd4-89b8-94ba72dcd5a2",
+		MinorNumber: Opt[uint32]{1, true},
+		Properties: Properties{
+			Name:            Opt[string]{"NVIDIA L4", true},
+			Brand:           Opt[string]{"nvidia", true},
+			Serial:          Opt[string]{"1392907408864", true},
+			BoardPartNumber: Opt[string]{"900-2G193-0000-001", true},
+			GPUPartNumber:   Opt[string]{"27B8-895-A1", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"95.04.29.00.06", true},
+			Architecture:    Opt[string]{"ada", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{8, true},
+				Minor: Opt[uint32]{9, true},
+			},
+			NumGPUCores:         Opt[uint32]{7424, true},
+			MultiprocessorCount: Opt[uint32]{58, true},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G193.0200.00.01", true},
+				OEMObject:    Opt[string]{"2.1", true},
+				ECCObject:    Opt[string]{"6.16", true},
+			},
+			AddressingMode: Opt[string]{"none", true},
+			ResetStatus: ResetStatus{
+				Required: Opt[bool]{false, true},
+			},
+			Memory: Memory{
+				TotalBytes:    Opt[uint64]{24152899584, true},
+				ReservedBytes: Opt[uint64]{454382934, true},
+				UsedBytes:     Opt[uint64]{349526, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{34359738368, true},
+				UsedBytes:  Opt[uint64]{1048576, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{666374366, true},
+				SubsystemID: Opt[uint32]{382341342, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 1,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{4, true},
+				CurrentLinkGen:        Opt[uint32]{4, true},
+				MaxDeviceLinkGen:      Opt[uint32]{4, true},
+				MaxHostLinkGen:        Opt[uint32]{5, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{16, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{0, true},
+				RxThroughputKBPS:      Opt[uint64]{0, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{72000, true},
+				RequestedLimitMW:    Opt[uint32]{72000, true},
+				EnforcedLimitMW:     Opt[uint32]{72000, true},
+				MinLimitMW:          Opt[uint32]{40000, true},
+				MaxLimitMW:          Opt[uint32]{72000, true},
+				CurrentDrawMW:       Opt[uint32]{27220, true},
+				PowerState:          Opt[PState]{0, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:     Opt[int32]{45, true},
+				TLimitC:             Opt[int32]{39, true},
+				TLimitShutdownC:     Opt[int32]{-5, true},
+				TLimitSlowdownC:     Opt[int32]{-2, true},
+				TLimitMaxOperatingC: Opt[int32]{0, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{2040, true},
+				GraphicsMax:              Opt[uint32]{2040, true},
+				GraphicsApp:              Opt[uint32]{2040, true},
+				GraphicsAppDefault:       Opt[uint32]{2040, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{2040, true},
+				SMCurrent:                Opt[uint32]{2040, true},
+				SMMax:                    Opt[uint32]{2040, true},
+				MemoryCurrent:            Opt[uint32]{6250, true},
+				MemoryMax:                Opt[uint32]{6251, true},
+				MemoryApp:                Opt[uint32]{6251, true},
+				MemoryAppDefault:         Opt[uint32]{6251, true},
+				VideoCurrent:             Opt[uint32]{1770, true},
+				VideoMax:                 Opt[uint32]{1770, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+			},
+			SupportedClocks: SupportedClocks{
+				MemoryClocks: []MemoryClock{{
+					FreqMHz:        6251,
+					GraphicsClocks: ClockSteps{2040, 2025, 2010, 1995, 1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}, {
+					FreqMHz:        405,
+					GraphicsClocks: ClockSteps{645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{2, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					UncorrectableSources: SRAMSources{
+						L2:              Opt[uint64]{0, true},
+						SM:              Opt[uint64]{0, true},
+						Microcontroller: Opt[uint64]{0, true},
+						PCIe:            Opt[uint64]{0, true},
+						Other:           Opt[uint64]{0, true},
+					},
+					ThresholdExceeded: Opt[bool]{false, true},
+				},
+			},
+			RemappedRows: RemappedRows{
+				Correctable:     Opt[uint32]{0, true},
+				Uncorrectable:   Opt[uint32]{0, true},
+				Pending:         Opt[bool]{false, true},
+				FailureOccurred: Opt[bool]{false, true},
+				AvailabilityHistogram: RowRemapHistogram{
+					Max:     Opt[uint32]{96, true},
+					High:    Opt[uint32]{0, true},
+					Partial: Opt[uint32]{0, true},
+					Low:     Opt[uint32]{0, true},
+					None:    Opt[uint32]{0, true},
+				},
+			},
+			Display: Display{
+				Mode:   Opt[Enabled]{true, true},
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{false, true},
+			ComputeMode:     Opt[string]{"default", true},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"none", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"555.42.06", true},
+			},
+			EGM: Opt[Enabled]{false, true},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{1, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "l4",
+		System: System{
+			DriverVersion:    Opt[string]{"555.42.06", true},
+			NVMLVersion:      Opt[string]{"12.555.42.06", true},
+			CUDAVersion:      Opt[string]{"12.5", true},
+			CUDAVersionMajor: Opt[uint32]{12, true},
+			CUDAVersionMinor: Opt[uint32]{5, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 2)
+	var d *Device
+
+	d = &b.Devices[1]
+	d.Index = 1
+	d.UUID = "GPU-bbd8fc43-e311-4bce-8ac7-70b548b3d8cc"
+	d.MinorNumber = Opt[uint32]{0, true}
+	d.Serial = Opt[string]{"1347341792145", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 193,
+	}, true}
+	d.PCIe.CurrentLinkWidth = Opt[uint32]{1, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{29540, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{40, true}
+	d.Thermal.TLimitC = Opt[int32]{43, true}
+	d.Utilization.GPU = Opt[uint32]{3, true}
+	return b
+}
+
+func boardL40s() *Board {
+	first := Device{
+		UUID:        "GPU-f768064f-9585-47ad-a39e-ed24c2c063fe",
+		MinorNumber: Opt[uint32]{0, true},
+		PDI:         Opt[uint64]{6442094998061479748, true},
+		Properties: Properties{
+			Name:            Opt[string]{"NVIDIA L40S", true},
+			Brand:           Opt[string]{"nvidia", true},
+			Serial:          Opt[string]{"1500633636341", true},
+			BoardPartNumber: Opt[string]{"900-2G133-A880-000", true},
+			GPUPartNumber:   Opt[string]{"26B9-896-A1", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"95.02.66.00.15", true},
+			Architecture:    Opt[string]{"ada", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{8, true},
+				Minor: Opt[uint32]{9, true},
+			},
+			NumGPUCores:         Opt[uint32]{18176, true},
+			MultiprocessorCount: Opt[uint32]{142, true},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G133.0242.00.03", true},
+				OEMObject:    Opt[string]{"2.1", true},
+				ECCObject:    Opt[string]{"6.16", true},
+			},
+			AddressingMode: Opt[string]{"hmm", true},
+			RecoveryAction: Opt[string]{"none", true},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{48305799168, true},
+				ReservedBytes:  Opt[uint64]{638058496, true},
+				UsedBytes:      Opt[uint64]{0, true},
+				MemoryBusWidth: Opt[uint32]{384, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{68719476736, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{649662686, true},
+				SubsystemID: Opt[uint32]{407965918, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 48,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{4, true},
+				CurrentLinkGen:        Opt[uint32]{4, true},
+				MaxDeviceLinkGen:      Opt[uint32]{4, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{8, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{585, true},
+				RxThroughputKBPS:      Opt[uint64]{292, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{350000, true},
+				RequestedLimitMW:    Opt[uint32]{350000, true},
+				EnforcedLimitMW:     Opt[uint32]{350000, true},
+				MinLimitMW:          Opt[uint32]{100000, true},
+				MaxLimitMW:          Opt[uint32]{350000, true},
+				CurrentDrawMW:       Opt[uint32]{66160, true},
+				AverageDrawMW:       Opt[uint32]{65640, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:     Opt[int32]{29, true},
+				TLimitC:             Opt[int32]{59, true},
+				TLimitShutdownC:     Opt[int32]{-5, true},
+				TLimitSlowdownC:     Opt[int32]{-2, true},
+				TLimitMaxOperatingC: Opt[int32]{0, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{2040, true},
+				GraphicsMax:              Opt[uint32]{2520, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{2520, true},
+				SMCurrent:                Opt[uint32]{2040, true},
+				SMMax:                    Opt[uint32]{2520, true},
+				MemoryCurrent:            Opt[uint32]{9001, true},
+				MemoryMax:                Opt[uint32]{9001, true},
+				VideoCurrent:             Opt[uint32]{1725, true},
+				VideoMax:                 Opt[uint32]{1965, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+				Counters: ThrottleCounters{
+					SWPowerCapUS:           Opt[uint64]{0, true},
+					SyncBoostUS:            Opt[uint64]{0, true},
+					SWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWPowerBrakeSlowdownUS: Opt[uint64]{0, true},
+				},
+			},
+			SupportedClocks: SupportedClocks{
+				MemoryClocks: []MemoryClock{{
+					FreqMHz:        9001,
+					GraphicsClocks: ClockSteps{2520, 2505, 2490, 2475, 2460, 2445, 2430, 2415, 2400, 2385, 2370, 2355, 2340, 2325, 2310, 2295, 2280, 2265, 2250, 2235, 2220, 2205, 2190, 2175, 2160, 2145, 2130, 2115, 2100, 2085, 2070, 2055, 2040, 2025, 2010, 1995, 1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}, {
+					FreqMHz:        405,
+					GraphicsClocks: ClockSteps{405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					UncorrectableSources: SRAMSources{
+						L2:              Opt[uint64]{0, true},
+						SM:              Opt[uint64]{0, true},
+						Microcontroller: Opt[uint64]{0, true},
+						PCIe:            Opt[uint64]{0, true},
+						Other:           Opt[uint64]{0, true},
+					},
+					ThresholdExceeded: Opt[bool]{false, true},
+				},
+				ChannelRepairPending: Opt[bool]{false, true},
+				TPCRepairPending:     Opt[bool]{false, true},
+			},
+			RemappedRows: RemappedRows{
+				Correctable:           Opt[uint32]{0, true},
+				Uncorrectable:         Opt[uint32]{0, true},
+				CorrectableInactive:   Opt[uint32]{0, true},
+				UncorrectableInactive: Opt[uint32]{0, true},
+				Pending:               Opt[bool]{false, true},
+				FailureOccurred:       Opt[bool]{false, true},
+				AvailabilityHistogram: RowRemapHistogram{
+					Max:     Opt[uint32]{192, true},
+					High:    Opt[uint32]{0, true},
+					Partial: Opt[uint32]{0, true},
+					Low:     Opt[uint32]{0, true},
+					None:    Opt[uint32]{0, true},
+				},
+			},
+			Display: Display{
+				Active:   Opt[Enabled]{false, true},
+				Attached: Opt[bool]{true, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"passthrough", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"595.91.07", true},
+			},
+			EGM: Opt[Enabled]{false, true},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{1, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "l40s",
+		System: System{
+			DriverVersion:    Opt[string]{"595.91.07", true},
+			NVMLVersion:      Opt[string]{"13.595.91.07", true},
+			CUDAVersion:      Opt[string]{"13.2", true},
+			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{2, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
+func boardRtx_2080Super() *Board {
+	first := Device{
+		UUID:        "GPU-33ba20d2-53c8-4a75-885a-d6ff6546e4be",
+		MinorNumber: Opt[uint32]{0, true},
+		PDI:         Opt[uint64]{1210483421612547756, true},
+		Properties: Properties{
+			Name:          Opt[string]{"NVIDIA GeForce RTX 2080 SUPER", true},
+			Brand:         Opt[string]{"geforce", true},
+			GPUPartNumber: Opt[string]{"1E81-450-A1", true},
+			MultiGPUBoard: Opt[bool]{false, true},
+			VBIOSVersion:  Opt[string]{"90.04.7A.40.73", true},
+			Architecture:  Opt[string]{"turing", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{7, true},
+				Minor: Opt[uint32]{5, true},
+			},
+			NumGPUCores:         Opt[uint32]{3072, true},
+			MultiprocessorCount: Opt[uint32]{48, true},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G001.0000.02.04", true},
+				OEMObject:    Opt[string]{"1.1", true},
+			},
+			AddressingMode: Opt[string]{"hmm", true},
+			RecoveryAction: Opt[string]{"none", true},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{8589934592, true},
+				ReservedBytes:  Opt[uint64]{427469483, true},
+				UsedBytes:      Opt[uint64]{224045739, true},
+				MemoryBusWidth: Opt[uint32]{256, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{268435456, true},
+				UsedBytes:  Opt[uint64]{37748736, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{511774942, true},
+				SubsystemID: Opt[uint32]{1074074712, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 12,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{0, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{3, true},
+				CurrentLinkGen:        Opt[uint32]{1, true},
+				MaxDeviceLinkGen:      Opt[uint32]{3, true},
+				MaxHostLinkGen:        Opt[uint32]{4, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{16, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{732, true},
+				RxThroughputKBPS:      Opt[uint64]{390, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{250000, true},
+				RequestedLimitMW:    Opt[uint32]{250000, true},
+				EnforcedLimitMW:     Opt[uint32]{250000, true},
+				MinLimitMW:          Opt[uint32]{105000, true},
+				MaxLimitMW:          Opt[uint32]{350000, true},
+				CurrentDrawMW:       Opt[uint32]{37620, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:    Opt[int32]{40, true},
+				ShutdownThresholdC: Opt[int32]{100, true},
+				SlowdownThresholdC: Opt[int32]{97, true},
+				MaxOperatingC:      Opt[int32]{89, true},
+				TargetTemperatureC: Opt[int32]{84, true},
+			},
+			Fan: Fan{
+				SpeedPercent: Opt[Percent]{38, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent: Opt[uint32]{300, true},
+				GraphicsMax:     Opt[uint32]{2145, true},
+				SMCurrent:       Opt[uint32]{300, true},
+				SMMax:           Opt[uint32]{2145, true},
+				MemoryCurrent:   Opt[uint32]{405, true},
+				MemoryMax:       Opt[uint32]{7751, true},
+				VideoCurrent:    Opt[uint32]{540, true},
+				VideoMax:        Opt[uint32]{1995, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+				Counters: ThrottleCounters{
+					SWPowerCapUS:           Opt[uint64]{212288427, true},
+					SyncBoostUS:            Opt[uint64]{0, true},
+					SWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWPowerBrakeSlowdownUS: Opt[uint64]{0, true},
+				},
+			},
+			PerformanceState: Opt[PState]{8, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{9, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			Display: Display{
+				Active:   Opt[Enabled]{true, true},
+				Attached: Opt[bool]{true, true},
+			},
+			PersistenceMode: Opt[Enabled]{false, true},
+			ComputeMode:     Opt[string]{"default", true},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"none", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"595.71.05", true},
+			},
+			EGM: Opt[Enabled]{false, true},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{1, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "rtx-2080-super",
+		System: System{
+			DriverVersion:    Opt[string]{"595.71.05", true},
+			NVMLVersion:      Opt[string]{"13.595.71.05", true},
+			CUDAVersion:      Opt[string]{"13.2", true},
+			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{2, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
+func boardRtx_3090() *Board {
+	first := Device{
+		UUID:        "GPU-cd191c7c-cf4d-4c58-867e-2041df70b032",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:          Opt[string]{"NVIDIA GeForce RTX 3090", true},
+			Brand:         Opt[string]{"geforce", true},
+			MultiGPUBoard: Opt[bool]{false, true},
+			VBIOSVersion:  Opt[string]{"94.02.71.40.72", true},
+			Architecture:  Opt[string]{"ampere", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{8, true},
+				Minor: Opt[uint32]{6, true},
+			},
+			NumGPUCores:         Opt[uint32]{10496, true},
+			MultiprocessorCount: Opt[uint32]{82, true},
+			InfoROM: InfoROM{
+				OEMObject: Opt[string]{"2.0", true},
+			},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{25769803776, true},
+				ReservedBytes:  Opt[uint64]{331699541, true},
+				UsedBytes:      Opt[uint64]{1398101, true},
+				MemoryBusWidth: Opt[uint32]{384, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{34359738368, true},
+				UsedBytes:  Opt[uint64]{2097152, true},
+			},
+			PCI: PCI{
+				DeviceID: Opt[uint32]{570691806, true},
+				BusID: Opt[BusID]{BusID{
+					Device: 16,
+				}, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{4, true},
+				CurrentLinkGen:        Opt[uint32]{1, true},
+				MaxDeviceLinkGen:      Opt[uint32]{4, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{16, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{0, true},
+				RxThroughputKBPS:      Opt[uint64]{0, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{350000, true},
+				RequestedLimitMW:    Opt[uint32]{200000, true},
+				EnforcedLimitMW:     Opt[uint32]{200000, true},
+				MinLimitMW:          Opt[uint32]{100000, true},
+				MaxLimitMW:          Opt[uint32]{375000, true},
+				CurrentDrawMW:       Opt[uint32]{27230, true},
+				PowerState:          Opt[PState]{8, true},
+			},
+			Voltage: Voltage{
+				GraphicsUV: Opt[uint32]{0, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:       Opt[int32]{37, true},
+				ShutdownThresholdC:    Opt[int32]{98, true},
+				SlowdownThresholdC:    Opt[int32]{95, true},
+				MaxOperatingC:         Opt[int32]{93, true},
+				TargetTemperatureC:    Opt[int32]{83, true},
+				TargetTemperatureMinC: Opt[int32]{65, true},
+				TargetTemperatureMaxC: Opt[int32]{91, true},
+			},
+			Fan: Fan{
+				SpeedPercent: Opt[Percent]{0, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent: Opt[uint32]{0, true},
+				GraphicsMax:     Opt[uint32]{2100, true},
+				SMCurrent:       Opt[uint32]{0, true},
+				SMMax:           Opt[uint32]{2100, true},
+				MemoryCurrent:   Opt[uint32]{405, true},
+				MemoryMax:       Opt[uint32]{9751, true},
+				VideoCurrent:    Opt[uint32]{555, true},
+				VideoMax:        Opt[uint32]{1950, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+			},
+			SupportedClocks: SupportedClocks{
+				MemoryClocks: []MemoryClock{{
+					FreqMHz:        9751,
+					GraphicsClocks: ClockSteps{2100, 2085, 2070, 2055, 2040, 2025, 2010, 1995, 1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}, {
+					FreqMHz:        9501,
+					GraphicsClocks: ClockSteps{2100, 2085, 2070, 2055, 2040, 2025, 2010, 1995, 1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}, {
+					FreqMHz:        5001,
+					GraphicsClocks: ClockSteps{2100, 2085, 2070, 2055, 2040, 2025, 2010, 1995, 1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}, {
+					FreqMHz:        810,
+					GraphicsClocks: ClockSteps{2100, 2085, 2070, 2055, 2040, 2025, 2010, 1995, 1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}, {
+					FreqMHz:        405,
+					GraphicsClocks: ClockSteps{420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}},
+			},
+			PerformanceState: Opt[PState]{8, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			Display: Display{
+				Mode:   Opt[Enabled]{false, true},
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"passthrough", true},
+			},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{1, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "rtx-3090",
+		System: System{
+			DriverVersion:    Opt[string]{"525.147.05", true},
+			NVMLVersion:      Opt[string]{"12.525.147.05", true},
+			CUDAVersion:      Opt[string]{"12.0", true},
+			CUDAVersionMajor: Opt[uint32]{12, true},
+			CUDAVersionMinor: Opt[uint32]{0, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
+func boardRtx_4080Super() *Board {
+	first := Device{
+		UUID:        "GPU-33393138-3701-403f-b745-3614dba55617",
+		MinorNumber: Opt[uint32]{0, true},
+		PDI:         Opt[uint64]{14596867272325329444, true},
+		Properties: Properties{
+			Name:          Opt[string]{"NVIDIA GeForce RTX 4080 SUPER", true},
+			Brand:         Opt[string]{"geforce", true},
+			GPUPartNumber: Opt[string]{"2702-400-A1", true},
+			MultiGPUBoard: Opt[bool]{false, true},
+			VBIOSVersion:  Opt[string]{"95.03.44.00.B2", true},
+			Architecture:  Opt[string]{"ada", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{8, true},
+				Minor: Opt[uint32]{9, true},
+			},
+			NumGPUCores:         Opt[uint32]{10240, true},
+			MultiprocessorCount: Opt[uint32]{80, true},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G002.0000.00.03", true},
+				OEMObject:    Opt[string]{"2.0", true},
+			},
+			AddressingMode: Opt[string]{"hmm", true},
+			RecoveryAction: Opt[string]{"none", true},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{17171480576, true},
+				ReservedBytes:  Opt[uint64]{454382934, true},
+				UsedBytes:      Opt[uint64]{624252246, true},
+				MemoryBusWidth: Opt[uint32]{256, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{17179869184, true},
+				UsedBytes:  Opt[uint64]{31457280, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{654446814, true},
+				SubsystemID: Opt[uint32]{1360008290, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 1,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{0, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{4, true},
+				CurrentLinkGen:        Opt[uint32]{1, true},
+				MaxDeviceLinkGen:      Opt[uint32]{4, true},
+				MaxHostLinkGen:        Opt[uint32]{5, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{16, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{488, true},
+				RxThroughputKBPS:      Opt[uint64]{537, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{320000, true},
+				RequestedLimitMW:    Opt[uint32]{320000, true},
+				EnforcedLimitMW:     Opt[uint32]{320000, true},
+				MinLimitMW:          Opt[uint32]{150000, true},
+				MaxLimitMW:          Opt[uint32]{400000, true},
+				CurrentDrawMW:       Opt[uint32]{27740, true},
+				AverageDrawMW:       Opt[uint32]{25920, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:    Opt[int32]{43, true},
+				ShutdownThresholdC: Opt[int32]{101, true},
+				SlowdownThresholdC: Opt[int32]{96, true},
+				MaxOperatingC:      Opt[int32]{90, true},
+				TargetTemperatureC: Opt[int32]{84, true},
+			},
+			Fan: Fan{
+				SpeedPercent: Opt[Percent]{0, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent: Opt[uint32]{210, true},
+				GraphicsMax:     Opt[uint32]{3165, true},
+				SMCurrent:       Opt[uint32]{210, true},
+				SMMax:           Opt[uint32]{3165, true},
+				MemoryCurrent:   Opt[uint32]{405, true},
+				MemoryMax:       Opt[uint32]{11501, true},
+				VideoCurrent:    Opt[uint32]{1185, true},
+				VideoMax:        Opt[uint32]{2415, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+				Counters: ThrottleCounters{
+					SWPowerCapUS:           Opt[uint64]{0, true},
+					SyncBoostUS:            Opt[uint64]{0, true},
+					SWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWPowerBrakeSlowdownUS: Opt[uint64]{0, true},
+				},
+			},
+			PerformanceState: Opt[PState]{8, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{23, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ChannelRepairPending: Opt[bool]{false, true},
+				TPCRepairPending:     Opt[bool]{false, true},
+			},
+			Display: Display{
+				Active:   Opt[Enabled]{true, true},
+				Attached: Opt[bool]{true, true},
+			},
+			PersistenceMode: Opt[Enabled]{false, true},
+			ComputeMode:     Opt[string]{"default", true},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"none", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"595.71.05", true},
+			},
+			EGM: Opt[Enabled]{false, true},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{1, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "rtx-4080-super",
+		System: System{
+			DriverVersion:    Opt[string]{"595.71.05", true},
+			NVMLVersion:      Opt[string]{"13.595.71.05", true},
+			CUDAVersion:      Opt[string]{"13.2", true},
+			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{2, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
+func boardRtx_4090() *Board {
+	first := Device{
+		UUID:        "GPU-f3ddcd46-e156-4eb2-8223-d05b17b98c28",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:          Opt[string]{"NVIDIA GeForce RTX 4090", true},
+			Brand:         Opt[string]{"geforce", true},
+			GPUPartNumber: Opt[string]{"2684-300-A1", true},
+			MultiGPUBoard: Opt[bool]{false, true},
+			VBIOSVersion:  Opt[string]{"95.02.18.80.5F", true},
+			Architecture:  Opt[string]{"ada", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{8, true},
+				Minor: Opt[uint32]{9, true},
+			},
+			NumGPUCores:         Opt[uint32]{16384, true},
+			MultiprocessorCount: Opt[uint32]{128, true},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G002.0000.00.03", true},
+				OEMObject:    Opt[string]{"2.0", true},
+				ECCObject:    Opt[string]{"6.16", true},
+			},
+			AddressingMode: Opt[string]{"none", true},
+			ResetStatus: ResetStatus{
+				Required: Opt[bool]{false, true},
+			},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{25757220864, true},
+				ReservedBytes:  Opt[uint64]{363506346, true},
+				UsedBytes:      Opt[uint64]{2796202, true},
+				MemoryBusWidth: Opt[uint32]{384, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{268435456, true},
+				UsedBytes:  Opt[uint64]{1048576, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{646189278, true},
+				SubsystemID: Opt[uint32]{1086264408, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 132,
+				}, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{3, true},
+				CurrentLinkGen:        Opt[uint32]{1, true},
+				MaxDeviceLinkGen:      Opt[uint32]{4, true},
+				MaxHostLinkGen:        Opt[uint32]{3, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{16, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{0, true},
+				RxThroughputKBPS:      Opt[uint64]{0, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{450000, true},
+				RequestedLimitMW:    Opt[uint32]{450000, true},
+				EnforcedLimitMW:     Opt[uint32]{450000, true},
+				MinLimitMW:          Opt[uint32]{10000, true},
+				MaxLimitMW:          Opt[uint32]{600000, true},
+				CurrentDrawMW:       Opt[uint32]{26840, true},
+				PowerState:          Opt[PState]{8, true},
+			},
+			Voltage: Voltage{
+				GraphicsUV: Opt[uint32]{880000, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:       Opt[int32]{40, true},
+				TargetTemperatureC:    Opt[int32]{84, true},
+				TargetTemperatureMinC: Opt[int32]{65, true},
+				TargetTemperatureMaxC: Opt[int32]{88, true},
+				TLimitC:               Opt[int32]{43, true},
+				TLimitShutdownC:       Opt[int32]{-7, true},
+				TLimitSlowdownC:       Opt[int32]{-2, true},
+				TLimitMaxOperatingC:   Opt[int32]{0, true},
+			},
+			Fan: Fan{
+				SpeedPercent: Opt[Percent]{0, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent: Opt[uint32]{210, true},
+				GraphicsMax:     Opt[uint32]{3120, true},
+				SMCurrent:       Opt[uint32]{210, true},
+				SMMax:           Opt[uint32]{3120, true},
+				MemoryCurrent:   Opt[uint32]{405, true},
+				MemoryMax:       Opt[uint32]{10501, true},
+				VideoCurrent:    Opt[uint32]{1185, true},
+				VideoMax:        Opt[uint32]{2415, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+			},
+			SupportedClocks: SupportedClocks{
+				MemoryClocks: []MemoryClock{{
+					FreqMHz:        10501,
+					GraphicsClocks: ClockSteps{3120, 3105, 3090, 3075, 3060, 3045, 3030, 3015, 3000, 2985, 2970, 2955, 2940, 2925, 2910, 2895, 2880, 2865, 2850, 2835, 2820, 2805, 2790, 2775, 2760, 2745, 2730, 2715, 2700, 2685, 2670, 2655, 2640, 2625, 2610, 2595, 2580, 2565, 2550, 2535, 2520, 2505, 2490, 2475, 2460, 2445, 2430, 2415, 2400, 2385, 2370, 2355, 2340, 2325, 2310, 2295, 2280, 2265, 2250, 2235, 2220, 2205, 2190, 2175, 2160, 2145, 2130, 2115, 2100, 2085, 2070, 2055, 2040, 2025, 2010, 1995, 1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225},
+				}, {
+					FreqMHz:        10251,
+					GraphicsClocks: ClockSteps{3120, 3105, 3090, 3075, 3060, 3045, 3030, 3015, 3000, 2985, 2970, 2955, 2940, 2925, 2910, 2895, 2880, 2865, 2850, 2835, 2820, 2805, 2790, 2775, 2760, 2745, 2730, 2715, 2700, 2685, 2670, 2655, 2640, 2625, 2610, 2595, 2580, 2565, 2550, 2535, 2520, 2505, 2490, 2475, 2460, 2445, 2430, 2415, 2400, 2385, 2370, 2355, 2340, 2325, 2310, 2295, 2280, 2265, 2250, 2235, 2220, 2205, 2190, 2175, 2160, 2145, 2130, 2115, 2100, 2085, 2070, 2055, 2040, 2025, 2010, 1995, 1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225},
+				}, {
+					FreqMHz:        5001,
+					GraphicsClocks: ClockSteps{3120, 3105, 3090, 3075, 3060, 3045, 3030, 3015, 3000, 2985, 2970, 2955, 2940, 2925, 2910, 2895, 2880, 2865, 2850, 2835, 2820, 2805, 2790, 2775, 2760, 2745, 2730, 2715, 2700, 2685, 2670, 2655, 2640, 2625, 2610, 2595, 2580, 2565, 2550, 2535, 2520, 2505, 2490, 2475, 2460, 2445, 2430, 2415, 2400, 2385, 2370, 2355, 2340, 2325, 2310, 2295, 2280, 2265, 2250, 2235, 2220, 2205, 2190, 2175, 2160, 2145, 2130, 2115, 2100, 2085, 2070, 2055, 2040, 2025, 2010, 1995, 1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225},
+				}, {
+					FreqMHz:        810,
+					GraphicsClocks: ClockSteps{3105, 3090, 3075, 3060, 3045, 3030, 3015, 3000, 2985, 2970, 2955, 2940, 2925, 2910, 2895, 2880, 2865, 2850, 2835, 2820, 2805, 2790, 2775, 2760, 2745, 2730, 2715, 2700, 2685, 2670, 2655, 2640, 2625, 2610, 2595, 2580, 2565, 2550, 2535, 2520, 2505, 2490, 2475, 2460, 2445, 2430, 2415, 2400, 2385, 2370, 2355, 2340, 2325, 2310, 2295, 2280, 2265, 2250, 2235, 2220, 2205, 2190, 2175, 2160, 2145, 2130, 2115, 2100, 2085, 2070, 2055, 2040, 2025, 2010, 1995, 1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}, {
+					FreqMHz:        405,
+					GraphicsClocks: ClockSteps{645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+				}},
+			},
+			PerformanceState: Opt[PState]{8, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{false, true},
+				ModePending: Opt[Enabled]{false, true},
+			},
+			RemappedRows: RemappedRows{
+				Correctable:     Opt[uint32]{0, true},
+				Uncorrectable:   Opt[uint32]{0, true},
+				Pending:         Opt[bool]{false, true},
+				FailureOccurred: Opt[bool]{false, true},
+				AvailabilityHistogram: RowRemapHistogram{
+					Max:     Opt[uint32]{192, true},
+					High:    Opt[uint32]{0, true},
+					Partial: Opt[uint32]{0, true},
+					Low:     Opt[uint32]{0, true},
+					None:    Opt[uint32]{0, true},
+				},
+			},
+			Display: Display{
+				Mode:   Opt[Enabled]{false, true},
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"none", true},
+			},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{1, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "rtx-4090",
+		System: System{
+			DriverVersion:    Opt[string]{"535.86.05", true},
+			NVMLVersion:      Opt[string]{"12.535.86.05", true},
+			CUDAVersion:      Opt[string]{"12.2", true},
+			CUDAVersionMajor: Opt[uint32]{12, true},
+			CUDAVersionMinor: Opt[uint32]{2, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
+func boardRtx_5090() *Board {
+	first := Device{
+		UUID:        "GPU-4f9e9d91-d959-46e3-b40a-5b86968a2fa3",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:          Opt[string]{"NVIDIA GeForce RTX 5090", true},
+			Brand:         Opt[string]{"geforce", true},
+			Serial:        Opt[string]{"0", true},
+			GPUPartNumber: Opt[string]{"2B85-300-A1", true},
+			MultiGPUBoard: Opt[bool]{false, true},
+			VBIOSVersion:  Opt[string]{"98.02.2E.40.61", true},
+			Architecture:  Opt[string]{"blackwell", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{12, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			NumGPUCores:         Opt[uint32]{21760, true},
+			MultiprocessorCount: Opt[uint32]{170, true},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G005.0000.98.01", true},
+				OEMObject:    Opt[string]{"2.1", true},
+			},
+			AddressingMode: Opt[string]{"hmm", true},
+			RecoveryAction: Opt[string]{"none", true},
+			Memory: Memory{
+				TotalBytes:        Opt[uint64]{34190917632, true},
+				ReservedBytes:     Opt[uint64]{510306987, true},
+				UsedBytes:         Opt[uint64]{1747627, true},
+				MemoryBusWidth:    Opt[uint32]{512, true},
+				EncryptionCurrent: Opt[Enabled]{false, true},
+				EncryptionPending: Opt[Enabled]{false, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{34359738368, true},
+				UsedBytes:  Opt[uint64]{2097152, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{730140894, true},
+				SubsystemID: Opt[uint32]{4078441833, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 2,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{0, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{5, true},
+				CurrentLinkGen:        Opt[uint32]{1, true},
+				MaxDeviceLinkGen:      Opt[uint32]{5, true},
+				MaxHostLinkGen:        Opt[uint32]{5, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{8, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{483, true},
+				RxThroughputKBPS:      Opt[uint64]{387, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{575000, true},
+				RequestedLimitMW:    Opt[uint32]{575000, true},
+				EnforcedLimitMW:     Opt[uint32]{575000, true},
+				MinLimitMW:          Opt[uint32]{400000, true},
+				MaxLimitMW:          Opt[uint32]{575000, true},
+				CurrentDrawMW:       Opt[uint32]{23780, true},
+				AverageDrawMW:       Opt[uint32]{24050, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:     Opt[int32]{25, true},
+				TLimitC:             Opt[int32]{65, true},
+				TLimitShutdownC:     Opt[int32]{-5, true},
+				TLimitSlowdownC:     Opt[int32]{-2, true},
+				TLimitMaxOperatingC: Opt[int32]{0, true},
+			},
+			Fan: Fan{
+				SpeedPercent: Opt[Percent]{0, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent: Opt[uint32]{22, true},
+				GraphicsMax:     Opt[uint32]{3090, true},
+				SMCurrent:       Opt[uint32]{22, true},
+				SMMax:           Opt[uint32]{3090, true},
+				MemoryCurrent:   Opt[uint32]{405, true},
+				MemoryMax:       Opt[uint32]{14001, true},
+				VideoCurrent:    Opt[uint32]{600, true},
+				VideoMax:        Opt[uint32]{3090, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{false, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{true, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+			},
+			PerformanceState: Opt[PState]{8, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			Display: Display{
+				Mode:   Opt[Enabled]{false, true},
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"none", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"570.124.06", true},
+			},
+			C2CMode: Opt[Enabled]{false, true},
+			EGM:     Opt[Enabled]{false, true},
+			Platform: Platform{
+				SlotNumber:    Opt[uint8]{0, true},
+				TrayIndex:     Opt[uint8]{0, true},
+				HostID:        Opt[uint8]{1, true},
+				PeerType:      Opt[string]{"direct_connected", true},
+				ModuleID:      Opt[uint8]{1, true},
+				GPUFabricGUID: Opt[uint64]{0, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "rtx-5090",
+		System: System{
+			DriverVersion:    Opt[string]{"570.124.06", true},
+			NVMLVersion:      Opt[string]{"12.570.124.06", true},
+			CUDAVersion:      Opt[string]{"12.8", true},
+			CUDAVersionMajor: Opt[uint32]{12, true},
+			CUDAVersionMinor: Opt[uint32]{8, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
 func boardRtxPro_6000Server() *Board {
 	first := Device{
 		UUID:        "GPU-4ac99b91-552f-44cd-92b4-7a9271995c60",
@@ -4420,6 +6849,566 @@ func boardT4() *Board {
 			NVMLVersion:      Opt[string]{"13.595.91.07", true},
 			CUDAVersion:      Opt[string]{"13.2", true},
 			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{2, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
+func boardV100Sxm2_32gb() *Board {
+	first := Device{
+		UUID:        "GPU-33e3fb17-8dc9-4b6f-b68c-d6608cac8fa1",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:            Opt[string]{"Tesla V100-SXM2-32GB", true},
+			Brand:           Opt[string]{"tesla", true},
+			Serial:          Opt[string]{"1403787373348", true},
+			BoardPartNumber: Opt[string]{"900-2G503-0430-000", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"88.00.80.00.01", true},
+			Architecture:    Opt[string]{"volta", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{7, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			NumGPUCores:         Opt[uint32]{5120, true},
+			MultiprocessorCount: Opt[uint32]{80, true},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G503.0203.00.05", true},
+				OEMObject:    Opt[string]{"1.1", true},
+				ECCObject:    Opt[string]{"5.0", true},
+			},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{34057748480, true},
+				UsedBytes:      Opt[uint64]{10485760, true},
+				MemoryBusWidth: Opt[uint32]{4096, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{34359738368, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{498405598, true},
+				SubsystemID: Opt[uint32]{306778334, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 6,
+				}, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{3, true},
+				CurrentLinkGen:        Opt[uint32]{3, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{2, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{0, true},
+				RxThroughputKBPS:      Opt[uint64]{0, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{300000, true},
+				RequestedLimitMW:    Opt[uint32]{300000, true},
+				EnforcedLimitMW:     Opt[uint32]{300000, true},
+				MinLimitMW:          Opt[uint32]{150000, true},
+				MaxLimitMW:          Opt[uint32]{300000, true},
+				CurrentDrawMW:       Opt[uint32]{39780, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:     Opt[int32]{38, true},
+				TemperatureMemoryC:  Opt[int32]{34, true},
+				ShutdownThresholdC:  Opt[int32]{90, true},
+				SlowdownThresholdC:  Opt[int32]{87, true},
+				MaxOperatingC:       Opt[int32]{83, true},
+				MemoryMaxOperatingC: Opt[int32]{85, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{135, true},
+				GraphicsMax:              Opt[uint32]{1530, true},
+				GraphicsApp:              Opt[uint32]{1290, true},
+				GraphicsAppDefault:       Opt[uint32]{1290, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{1530, true},
+				SMCurrent:                Opt[uint32]{135, true},
+				SMMax:                    Opt[uint32]{1530, true},
+				MemoryCurrent:            Opt[uint32]{877, true},
+				MemoryMax:                Opt[uint32]{877, true},
+				MemoryApp:                Opt[uint32]{877, true},
+				MemoryAppDefault:         Opt[uint32]{877, true},
+				VideoCurrent:             Opt[uint32]{555, true},
+				VideoMax:                 Opt[uint32]{1372, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							L1Cache:      Opt[uint64]{0, true},
+							L2Cache:      Opt[uint64]{0, true},
+							RegisterFile: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							L1Cache:      Opt[uint64]{0, true},
+							L2Cache:      Opt[uint64]{0, true},
+							RegisterFile: Opt[uint64]{0, true},
+							CBU:          Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							L1Cache:      Opt[uint64]{0, true},
+							L2Cache:      Opt[uint64]{0, true},
+							RegisterFile: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							L1Cache:      Opt[uint64]{0, true},
+							L2Cache:      Opt[uint64]{0, true},
+							RegisterFile: Opt[uint64]{0, true},
+							CBU:          Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+					},
+				},
+			},
+			RetiredPages: RetiredPages{
+				SingleBitRetirement: Retirement{
+					Count: Opt[uint32]{0, true},
+				},
+				DoubleBitRetirement: Retirement{
+					Count: Opt[uint32]{0, true},
+				},
+				PendingRetirement: Opt[bool]{false, true},
+			},
+			Display: Display{
+				Mode:   Opt[Enabled]{true, true},
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"none", true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "v100-sxm2-32gb",
+		System: System{
+			DriverVersion:    Opt[string]{"418.67", true},
+			NVMLVersion:      Opt[string]{"10.418.67", true},
+			CUDAVersion:      Opt[string]{"10.1", true},
+			CUDAVersionMajor: Opt[uint32]{10, true},
+			CUDAVersionMinor: Opt[uint32]{1, true},
+		},
+		NVLink: NVLink{
+			Version:              Opt[uint32]{2, true},
+			LinksPerGPU:          Opt[uint32]{6, true},
+			BandwidthPerLinkMbps: Opt[uint32]{25000, true},
+			Defaults: LinkDefaults{
+				State: Opt[string]{"active", true},
+			},
+			DeviceLinks: []DeviceLinks{{
+				Links: []Link{{
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        1,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        2,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        3,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        4,
+					RemoteIndex: Opt[uint32]{4, true},
+				}, {
+					Link:        5,
+					RemoteIndex: Opt[uint32]{4, true},
+				}},
+			}, {
+				Index: 1,
+				Links: []Link{{
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        1,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        2,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        3,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        4,
+					RemoteIndex: Opt[uint32]{5, true},
+				}, {
+					Link:        5,
+					RemoteIndex: Opt[uint32]{5, true},
+				}},
+			}, {
+				Index: 2,
+				Links: []Link{{
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        1,
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        2,
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        3,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        4,
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        5,
+					RemoteIndex: Opt[uint32]{6, true},
+				}},
+			}, {
+				Index: 3,
+				Links: []Link{{
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        1,
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        2,
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        3,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        4,
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        5,
+					RemoteIndex: Opt[uint32]{7, true},
+				}},
+			}, {
+				Index: 4,
+				Links: []Link{{
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        1,
+					RemoteIndex: Opt[uint32]{0, true},
+				}, {
+					Link:        2,
+					RemoteIndex: Opt[uint32]{5, true},
+				}, {
+					Link:        3,
+					RemoteIndex: Opt[uint32]{6, true},
+				}, {
+					Link:        4,
+					RemoteIndex: Opt[uint32]{7, true},
+				}, {
+					Link:        5,
+					RemoteIndex: Opt[uint32]{7, true},
+				}},
+			}, {
+				Index: 5,
+				Links: []Link{{
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        1,
+					RemoteIndex: Opt[uint32]{1, true},
+				}, {
+					Link:        2,
+					RemoteIndex: Opt[uint32]{4, true},
+				}, {
+					Link:        3,
+					RemoteIndex: Opt[uint32]{6, true},
+				}, {
+					Link:        4,
+					RemoteIndex: Opt[uint32]{6, true},
+				}, {
+					Link:        5,
+					RemoteIndex: Opt[uint32]{7, true},
+				}},
+			}, {
+				Index: 6,
+				Links: []Link{{
+					RemoteIndex: Opt[uint32]{2, true},
+				}, {
+					Link:        1,
+					RemoteIndex: Opt[uint32]{4, true},
+				}, {
+					Link:        2,
+					RemoteIndex: Opt[uint32]{5, true},
+				}, {
+					Link:        3,
+					RemoteIndex: Opt[uint32]{5, true},
+				}, {
+					Link:        4,
+					RemoteIndex: Opt[uint32]{7, true},
+				}, {
+					Link:        5,
+					RemoteIndex: Opt[uint32]{7, true},
+				}},
+			}, {
+				Index: 7,
+				Links: []Link{{
+					RemoteIndex: Opt[uint32]{3, true},
+				}, {
+					Link:        1,
+					RemoteIndex: Opt[uint32]{4, true},
+				}, {
+					Link:        2,
+					RemoteIndex: Opt[uint32]{4, true},
+				}, {
+					Link:        3,
+					RemoteIndex: Opt[uint32]{5, true},
+				}, {
+					Link:        4,
+					RemoteIndex: Opt[uint32]{6, true},
+				}, {
+					Link:        5,
+					RemoteIndex: Opt[uint32]{6, true},
+				}},
+			}},
+		},
+		Topology: Topology{
+			RootComplexes: []RootComplex{{
+				ID:       Opt[string]{"pci0000:00", true},
+				NUMANode: Opt[int32]{0, true},
+				Devices: []BusID{{
+					Bus: 6,
+				}, {
+					Bus: 7,
+				}, {
+					Bus: 10,
+				}, {
+					Bus: 11,
+				}},
+			}, {
+				ID:       Opt[string]{"pci0000:80", true},
+				NUMANode: Opt[int32]{1, true},
+				Devices: []BusID{{
+					Bus: 133,
+				}, {
+					Bus: 134,
+				}, {
+					Bus: 137,
+				}, {
+					Bus: 138,
+				}},
+			}},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 8)
+	var d *Device
+
+	d = &b.Devices[1]
+	d.Index = 1
+	d.UUID = "GPU-d665c9a1-1a6a-4509-ab7c-9c6ab8934931"
+	d.MinorNumber = Opt[uint32]{1, true}
+	d.Serial = Opt[string]{"1446345106297", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 7,
+	}, true}
+
+	d = &b.Devices[2]
+	d.Index = 2
+	d.UUID = "GPU-fd9f7c9b-b3db-411e-8101-a47c13ffdb21"
+	d.MinorNumber = Opt[uint32]{2, true}
+	d.Serial = Opt[string]{"1542350379719", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 10,
+	}, true}
+
+	d = &b.Devices[3]
+	d.Index = 3
+	d.UUID = "GPU-25f3032d-a1fe-4d90-9f5c-066a7a206c4d"
+	d.MinorNumber = Opt[uint32]{3, true}
+	d.Serial = Opt[string]{"1437094735377", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 11,
+	}, true}
+
+	d = &b.Devices[4]
+	d.Index = 4
+	d.UUID = "GPU-559ed7e9-f1f9-4e3b-b62a-77709b98e199"
+	d.MinorNumber = Opt[uint32]{4, true}
+	d.Serial = Opt[string]{"1355200290785", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 133,
+	}, true}
+
+	d = &b.Devices[5]
+	d.Index = 5
+	d.UUID = "GPU-c1a54922-e27c-4421-8989-926f84b8b5fc"
+	d.MinorNumber = Opt[uint32]{5, true}
+	d.Serial = Opt[string]{"1419646163534", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 134,
+	}, true}
+
+	d = &b.Devices[6]
+	d.Index = 6
+	d.UUID = "GPU-3c828906-c03d-44d3-9332-143b0d9b34cc"
+	d.MinorNumber = Opt[uint32]{6, true}
+	d.Serial = Opt[string]{"1518145019984", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 137,
+	}, true}
+
+	d = &b.Devices[7]
+	d.Index = 7
+	d.UUID = "GPU-6e97bb2e-0542-4b3f-9cb3-06f43e225b3c"
+	d.MinorNumber = Opt[uint32]{7, true}
+	d.Serial = Opt[string]{"1469806268184", true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 138,
+	}, true}
+	return b
+}
+
+func boardVgpuRtxa6000_24q() *Board {
+	first := Device{
+		UUID:        "GPU-471565c1-b21e-42e5-8697-acafeb32f858",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:          Opt[string]{"NVIDIA RTXA6000-24Q", true},
+			Brand:         Opt[string]{"nvidia_vws", true},
+			GPUPartNumber: Opt[string]{"2230-875-A1", true},
+			MultiGPUBoard: Opt[bool]{false, true},
+			VBIOSVersion:  Opt[string]{"00.00.00.00.00", true},
+			Architecture:  Opt[string]{"ampere", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{8, true},
+				Minor: Opt[uint32]{6, true},
+			},
+			AddressingMode: Opt[string]{"none", true},
+			Memory: Memory{
+				TotalBytes:    Opt[uint64]{25769803776, true},
+				ReservedBytes: Opt[uint64]{2238010709, true},
+				UsedBytes:     Opt[uint64]{49632597, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{268435456, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{573575390, true},
+				SubsystemID: Opt[uint32]{352587998, true},
+				BusID: Opt[BusID]{BusID{
+					Device: 16,
+				}, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent: Opt[uint32]{210, true},
+				SMCurrent:       Opt[uint32]{210, true},
+				MemoryCurrent:   Opt[uint32]{405, true},
+				VideoCurrent:    Opt[uint32]{555, true},
+			},
+			PerformanceState: Opt[PState]{8, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+						},
+					},
+				},
+			},
+			Display: Display{
+				Mode:   Opt[Enabled]{true, true},
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent: Opt[Enabled]{false, true},
+				ModePending: Opt[Enabled]{false, true},
+			},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"vgpu", true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "vgpu-rtxa6000-24q",
+		System: System{
+			DriverVersion:    Opt[string]{"535.183.06", true},
+			NVMLVersion:      Opt[string]{"12.535.183.06", true},
+			CUDAVersion:      Opt[string]{"12.2", true},
+			CUDAVersionMajor: Opt[uint32]{12, true},
 			CUDAVersionMinor: Opt[uint32]{2, true},
 		},
 	}

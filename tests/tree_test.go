@@ -52,7 +52,7 @@ func stage(t *testing.T, args ...string) (root, library string) {
 
 // TestTree: the library of a staged tree finds the tree's profile and state without any variable, wherever it is asked.
 func TestTree(t *testing.T) {
-	for _, name := range profiles.Names() {
+	for _, name := range kinds {
 		t.Run(name, func(t *testing.T) {
 			board := mustBoard(t, name)
 			_, library := stage(t, "--profile", name)
@@ -179,7 +179,7 @@ func TestTreeToolkit(t *testing.T) {
 		skip(t, "nvidia-ctk cannot be built: "+out.stderr)
 	}
 	program := filepath.Join(bin, "nvidia-ctk")
-	for _, name := range profiles.Names() {
+	for _, name := range kinds {
 		t.Run(name, func(t *testing.T) {
 			root, _ := stage(t, "--profile", name)
 			out := run(t, nil, "env", "-i", program, "cdi", "generate", "--driver-root", root, "--format", "json").succeeds(t)
