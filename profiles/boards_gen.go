@@ -24,6 +24,7 @@ var shipped = map[string]func() *Board{
 	"jetson-thor":         boardJetsonThor,
 	"l4":                  boardL4,
 	"l40s":                boardL40s,
+	"mixed":               boardMixed,
 	"rtx-2080-super":      boardRtx_2080Super,
 	"rtx-3090":            boardRtx_3090,
 	"rtx-4080-super":      boardRtx_4080Super,
@@ -5449,6 +5450,522 @@ func boardL40s() *Board {
 		},
 	}
 	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
+func boardMixed() *Board {
+	first := Device{
+		UUID:        "GPU-5a3c4d1e-0b6f-4c55-9d39-9a7c1f20b6e1",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:            Opt[string]{"Tesla T4", true},
+			Brand:           Opt[string]{"nvidia", true},
+			Serial:          Opt[string]{"1562519047213", true},
+			BoardPartNumber: Opt[string]{"900-2G183-A800-001", true},
+			GPUPartNumber:   Opt[string]{"1EB8-895-A1", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"90.04.96.00.02", true},
+			Architecture:    Opt[string]{"turing", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{7, true},
+				Minor: Opt[uint32]{5, true},
+			},
+			NumGPUCores:         Opt[uint32]{2560, true},
+			MultiprocessorCount: Opt[uint32]{40, true},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G183.0200.00.02", true},
+				OEMObject:    Opt[string]{"1.1", true},
+				ECCObject:    Opt[string]{"5.0", true},
+			},
+			AddressingMode: Opt[string]{"hmm", true},
+			RecoveryAction: Opt[string]{"none", true},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{16106127360, true},
+				ReservedBytes:  Opt[uint64]{469237760, true},
+				UsedBytes:      Opt[uint64]{0, true},
+				MemoryBusWidth: Opt[uint32]{256, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{268435456, true},
+				UsedBytes:  Opt[uint64]{2097152, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				FreeBytes:  Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{515379422, true},
+				SubsystemID: Opt[uint32]{312611038, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 59,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{3, true},
+				CurrentLinkGen:        Opt[uint32]{3, true},
+				MaxDeviceLinkGen:      Opt[uint32]{3, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{8, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{439, true},
+				RxThroughputKBPS:      Opt[uint64]{292, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{70000, true},
+				RequestedLimitMW:    Opt[uint32]{70000, true},
+				EnforcedLimitMW:     Opt[uint32]{70000, true},
+				MinLimitMW:          Opt[uint32]{60000, true},
+				MaxLimitMW:          Opt[uint32]{70000, true},
+				CurrentDrawMW:       Opt[uint32]{33510, true},
+				PowerState:          Opt[PState]{0, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:    Opt[int32]{33, true},
+				ShutdownThresholdC: Opt[int32]{96, true},
+				SlowdownThresholdC: Opt[int32]{93, true},
+				MaxOperatingC:      Opt[int32]{85, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{1590, true},
+				GraphicsMax:              Opt[uint32]{1590, true},
+				GraphicsApp:              Opt[uint32]{585, true},
+				GraphicsAppDefault:       Opt[uint32]{585, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{1590, true},
+				SMCurrent:                Opt[uint32]{1590, true},
+				SMMax:                    Opt[uint32]{1590, true},
+				MemoryCurrent:            Opt[uint32]{5000, true},
+				MemoryMax:                Opt[uint32]{5001, true},
+				MemoryApp:                Opt[uint32]{5001, true},
+				MemoryAppDefault:         Opt[uint32]{5001, true},
+				VideoCurrent:             Opt[uint32]{1470, true},
+				VideoMax:                 Opt[uint32]{1470, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+				Counters: ThrottleCounters{
+					SWPowerCapUS:           Opt[uint64]{0, true},
+					SyncBoostUS:            Opt[uint64]{0, true},
+					SWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWPowerBrakeSlowdownUS: Opt[uint64]{0, true},
+				},
+			},
+			SupportedClocks: SupportedClocks{
+				MemoryClocks: []MemoryClock{{
+					FreqMHz:        5001,
+					GraphicsClocks: ClockSteps{1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300},
+				}, {
+					FreqMHz:        405,
+					GraphicsClocks: ClockSteps{645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300},
+				}},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{1, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+					},
+				},
+			},
+			RetiredPages: RetiredPages{
+				SingleBitRetirement: Retirement{
+					Count: Opt[uint32]{0, true},
+				},
+				DoubleBitRetirement: Retirement{
+					Count: Opt[uint32]{0, true},
+				},
+				PendingBlacklist:  Opt[bool]{false, true},
+				PendingRetirement: Opt[bool]{false, true},
+			},
+			Display: Display{
+				Active:   Opt[Enabled]{false, true},
+				Attached: Opt[bool]{true, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"passthrough", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"595.91.07", true},
+			},
+			EGM: Opt[Enabled]{false, true},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{1, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "mixed",
+		System: System{
+			DriverVersion:    Opt[string]{"595.91.07", true},
+			NVMLVersion:      Opt[string]{"13.595.91.07", true},
+			CUDAVersion:      Opt[string]{"13.2", true},
+			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{2, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 4)
+	var d *Device
+
+	d = &b.Devices[1]
+	d.Index = 1
+	d.UUID = "GPU-e8f0b7a2-31c4-4b1a-8a0e-64d2c95b7f32"
+	d.MinorNumber = Opt[uint32]{1, true}
+	d.Name = Opt[string]{"NVIDIA L4", true}
+	d.Serial = Opt[string]{"1654523007714", true}
+	d.BoardPartNumber = Opt[string]{"900-2G193-0000-001", true}
+	d.GPUPartNumber = Opt[string]{"27B8-895-A1", true}
+	d.VBIOSVersion = Opt[string]{"95.04.29.00.06", true}
+	d.Architecture = Opt[string]{"ada", true}
+	d.ComputeCapability.Major = Opt[uint32]{8, true}
+	d.ComputeCapability.Minor = Opt[uint32]{9, true}
+	d.NumGPUCores = Opt[uint32]{7424, true}
+	d.MultiprocessorCount = Opt[uint32]{58, true}
+	d.InfoROM.ImageVersion = Opt[string]{"G193.0200.00.01", true}
+	d.InfoROM.OEMObject = Opt[string]{"2.1", true}
+	d.InfoROM.ECCObject = Opt[string]{"6.16", true}
+	d.AddressingMode = Opt[string]{"none", true}
+	d.RecoveryAction = Opt[string]{}
+	d.ResetStatus.Required = Opt[bool]{false, true}
+	d.Memory.TotalBytes = Opt[uint64]{24152899584, true}
+	d.Memory.ReservedBytes = Opt[uint64]{454382934, true}
+	d.Memory.UsedBytes = Opt[uint64]{349526, true}
+	d.Memory.MemoryBusWidth = Opt[uint32]{}
+	d.BAR1Memory.TotalBytes = Opt[uint64]{34359738368, true}
+	d.BAR1Memory.UsedBytes = Opt[uint64]{1048576, true}
+	d.CCProtectedMemory.FreeBytes = Opt[uint64]{}
+	d.PCI.DeviceID = Opt[uint32]{666374366, true}
+	d.PCI.SubsystemID = Opt[uint32]{382341342, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 94,
+	}, true}
+	d.PCIe.MaxLinkGen = Opt[uint32]{4, true}
+	d.PCIe.CurrentLinkGen = Opt[uint32]{4, true}
+	d.PCIe.MaxDeviceLinkGen = Opt[uint32]{4, true}
+	d.PCIe.MaxHostLinkGen = Opt[uint32]{5, true}
+	d.PCIe.CurrentLinkWidth = Opt[uint32]{16, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{0, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{0, true}
+	d.Power.DefaultLimitMW = Opt[uint32]{72000, true}
+	d.Power.RequestedLimitMW = Opt[uint32]{72000, true}
+	d.Power.EnforcedLimitMW = Opt[uint32]{72000, true}
+	d.Power.MinLimitMW = Opt[uint32]{40000, true}
+	d.Power.MaxLimitMW = Opt[uint32]{72000, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{27220, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{45, true}
+	d.Thermal.ShutdownThresholdC = Opt[int32]{}
+	d.Thermal.SlowdownThresholdC = Opt[int32]{}
+	d.Thermal.MaxOperatingC = Opt[int32]{}
+	d.Thermal.TLimitC = Opt[int32]{39, true}
+	d.Thermal.TLimitShutdownC = Opt[int32]{-5, true}
+	d.Thermal.TLimitSlowdownC = Opt[int32]{-2, true}
+	d.Thermal.TLimitMaxOperatingC = Opt[int32]{0, true}
+	d.Clocks.GraphicsCurrent = Opt[uint32]{2040, true}
+	d.Clocks.GraphicsMax = Opt[uint32]{2040, true}
+	d.Clocks.GraphicsApp = Opt[uint32]{2040, true}
+	d.Clocks.GraphicsAppDefault = Opt[uint32]{2040, true}
+	d.Clocks.GraphicsCustomerBoostMax = Opt[uint32]{2040, true}
+	d.Clocks.SMCurrent = Opt[uint32]{2040, true}
+	d.Clocks.SMMax = Opt[uint32]{2040, true}
+	d.Clocks.MemoryCurrent = Opt[uint32]{6250, true}
+	d.Clocks.MemoryMax = Opt[uint32]{6251, true}
+	d.Clocks.MemoryApp = Opt[uint32]{6251, true}
+	d.Clocks.MemoryAppDefault = Opt[uint32]{6251, true}
+	d.Clocks.VideoCurrent = Opt[uint32]{1770, true}
+	d.Clocks.VideoMax = Opt[uint32]{1770, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{}
+	d.ClocksThrottleReasons.Counters.SyncBoostUS = Opt[uint64]{}
+	d.ClocksThrottleReasons.Counters.SWThermalSlowdownUS = Opt[uint64]{}
+	d.ClocksThrottleReasons.Counters.HWThermalSlowdownUS = Opt[uint64]{}
+	d.ClocksThrottleReasons.Counters.HWPowerBrakeSlowdownUS = Opt[uint64]{}
+	d.SupportedClocks.MemoryClocks = []MemoryClock{{
+		FreqMHz:        6251,
+		GraphicsClocks: ClockSteps{2040, 2025, 2010, 1995, 1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+	}, {
+		FreqMHz:        405,
+		GraphicsClocks: ClockSteps{645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+	}}
+	d.Utilization.GPU = Opt[uint32]{2, true}
+	d.ECC.Errors.Volatile.SingleBit.SRAM = Opt[uint64]{}
+	d.ECC.Errors.Volatile.DoubleBit.SRAM = Opt[uint64]{}
+	d.ECC.Errors.Aggregate.SingleBit.DeviceMemory = Opt[uint64]{0, true}
+	d.ECC.Errors.Aggregate.SingleBit.SRAM = Opt[uint64]{}
+	d.ECC.Errors.Aggregate.DoubleBit.SRAM = Opt[uint64]{}
+	d.ECC.SRAM.Volatile.Correctable = Opt[uint64]{0, true}
+	d.ECC.SRAM.Volatile.UncorrectableParity = Opt[uint64]{0, true}
+	d.ECC.SRAM.Volatile.UncorrectableSECDED = Opt[uint64]{0, true}
+	d.ECC.SRAM.Aggregate.Correctable = Opt[uint64]{0, true}
+	d.ECC.SRAM.Aggregate.UncorrectableParity = Opt[uint64]{0, true}
+	d.ECC.SRAM.Aggregate.UncorrectableSECDED = Opt[uint64]{0, true}
+	d.ECC.SRAM.UncorrectableSources.L2 = Opt[uint64]{0, true}
+	d.ECC.SRAM.UncorrectableSources.SM = Opt[uint64]{0, true}
+	d.ECC.SRAM.UncorrectableSources.Microcontroller = Opt[uint64]{0, true}
+	d.ECC.SRAM.UncorrectableSources.PCIe = Opt[uint64]{0, true}
+	d.ECC.SRAM.UncorrectableSources.Other = Opt[uint64]{0, true}
+	d.ECC.SRAM.ThresholdExceeded = Opt[bool]{false, true}
+	d.RetiredPages.SingleBitRetirement.Count = Opt[uint32]{}
+	d.RetiredPages.DoubleBitRetirement.Count = Opt[uint32]{}
+	d.RetiredPages.PendingBlacklist = Opt[bool]{}
+	d.RetiredPages.PendingRetirement = Opt[bool]{}
+	d.RemappedRows.Correctable = Opt[uint32]{0, true}
+	d.RemappedRows.Uncorrectable = Opt[uint32]{0, true}
+	d.RemappedRows.Pending = Opt[bool]{false, true}
+	d.RemappedRows.FailureOccurred = Opt[bool]{false, true}
+	d.RemappedRows.AvailabilityHistogram.Max = Opt[uint32]{96, true}
+	d.RemappedRows.AvailabilityHistogram.High = Opt[uint32]{0, true}
+	d.RemappedRows.AvailabilityHistogram.Partial = Opt[uint32]{0, true}
+	d.RemappedRows.AvailabilityHistogram.Low = Opt[uint32]{0, true}
+	d.RemappedRows.AvailabilityHistogram.None = Opt[uint32]{0, true}
+	d.Display.Mode = Opt[Enabled]{true, true}
+	d.Display.Attached = Opt[bool]{}
+	d.PersistenceMode = Opt[Enabled]{false, true}
+	d.Virtualization.Mode = Opt[string]{"none", true}
+
+	d = &b.Devices[2]
+	d.Index = 2
+	d.UUID = "GPU-91d26c0f-7e58-4f27-b6c3-0f3a8e4d5c13"
+	d.MinorNumber = Opt[uint32]{2, true}
+	d.Name = Opt[string]{"NVIDIA L40S", true}
+	d.Serial = Opt[string]{"1653023019961", true}
+	d.BoardPartNumber = Opt[string]{"900-2G133-A880-000", true}
+	d.GPUPartNumber = Opt[string]{"26B9-896-A1", true}
+	d.VBIOSVersion = Opt[string]{"95.02.66.00.15", true}
+	d.Architecture = Opt[string]{"ada", true}
+	d.ComputeCapability.Major = Opt[uint32]{8, true}
+	d.ComputeCapability.Minor = Opt[uint32]{9, true}
+	d.NumGPUCores = Opt[uint32]{18176, true}
+	d.MultiprocessorCount = Opt[uint32]{142, true}
+	d.InfoROM.ImageVersion = Opt[string]{"G133.0242.00.03", true}
+	d.InfoROM.OEMObject = Opt[string]{"2.1", true}
+	d.InfoROM.ECCObject = Opt[string]{"6.16", true}
+	d.Memory.TotalBytes = Opt[uint64]{48305799168, true}
+	d.Memory.ReservedBytes = Opt[uint64]{638058496, true}
+	d.Memory.MemoryBusWidth = Opt[uint32]{384, true}
+	d.BAR1Memory.TotalBytes = Opt[uint64]{68719476736, true}
+	d.BAR1Memory.UsedBytes = Opt[uint64]{0, true}
+	d.CCProtectedMemory.FreeBytes = Opt[uint64]{}
+	d.PCI.DeviceID = Opt[uint32]{649662686, true}
+	d.PCI.SubsystemID = Opt[uint32]{407965918, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 175,
+	}, true}
+	d.PCIe.MaxLinkGen = Opt[uint32]{4, true}
+	d.PCIe.CurrentLinkGen = Opt[uint32]{4, true}
+	d.PCIe.MaxDeviceLinkGen = Opt[uint32]{4, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{585, true}
+	d.Power.DefaultLimitMW = Opt[uint32]{350000, true}
+	d.Power.RequestedLimitMW = Opt[uint32]{350000, true}
+	d.Power.EnforcedLimitMW = Opt[uint32]{350000, true}
+	d.Power.MinLimitMW = Opt[uint32]{100000, true}
+	d.Power.MaxLimitMW = Opt[uint32]{350000, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{66160, true}
+	d.Power.AverageDrawMW = Opt[uint32]{65640, true}
+	d.Power.PowerState = Opt[PState]{}
+	d.Thermal.TemperatureGPUC = Opt[int32]{29, true}
+	d.Thermal.ShutdownThresholdC = Opt[int32]{}
+	d.Thermal.SlowdownThresholdC = Opt[int32]{}
+	d.Thermal.MaxOperatingC = Opt[int32]{}
+	d.Thermal.TLimitC = Opt[int32]{59, true}
+	d.Thermal.TLimitShutdownC = Opt[int32]{-5, true}
+	d.Thermal.TLimitSlowdownC = Opt[int32]{-2, true}
+	d.Thermal.TLimitMaxOperatingC = Opt[int32]{0, true}
+	d.Clocks.GraphicsCurrent = Opt[uint32]{2040, true}
+	d.Clocks.GraphicsMax = Opt[uint32]{2520, true}
+	d.Clocks.GraphicsApp = Opt[uint32]{}
+	d.Clocks.GraphicsAppDefault = Opt[uint32]{}
+	d.Clocks.GraphicsCustomerBoostMax = Opt[uint32]{2520, true}
+	d.Clocks.SMCurrent = Opt[uint32]{2040, true}
+	d.Clocks.SMMax = Opt[uint32]{2520, true}
+	d.Clocks.MemoryCurrent = Opt[uint32]{9001, true}
+	d.Clocks.MemoryMax = Opt[uint32]{9001, true}
+	d.Clocks.MemoryApp = Opt[uint32]{}
+	d.Clocks.MemoryAppDefault = Opt[uint32]{}
+	d.Clocks.VideoCurrent = Opt[uint32]{1725, true}
+	d.Clocks.VideoMax = Opt[uint32]{1965, true}
+	d.SupportedClocks.MemoryClocks = []MemoryClock{{
+		FreqMHz:        9001,
+		GraphicsClocks: ClockSteps{2520, 2505, 2490, 2475, 2460, 2445, 2430, 2415, 2400, 2385, 2370, 2355, 2340, 2325, 2310, 2295, 2280, 2265, 2250, 2235, 2220, 2205, 2190, 2175, 2160, 2145, 2130, 2115, 2100, 2085, 2070, 2055, 2040, 2025, 2010, 1995, 1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+	}, {
+		FreqMHz:        405,
+		GraphicsClocks: ClockSteps{405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
+	}}
+	d.ECC.Errors.Volatile.SingleBit.SRAM = Opt[uint64]{}
+	d.ECC.Errors.Volatile.DoubleBit.SRAM = Opt[uint64]{}
+	d.ECC.Errors.Aggregate.SingleBit.DeviceMemory = Opt[uint64]{0, true}
+	d.ECC.Errors.Aggregate.SingleBit.SRAM = Opt[uint64]{}
+	d.ECC.Errors.Aggregate.DoubleBit.SRAM = Opt[uint64]{}
+	d.ECC.SRAM.Volatile.Correctable = Opt[uint64]{0, true}
+	d.ECC.SRAM.Volatile.UncorrectableParity = Opt[uint64]{0, true}
+	d.ECC.SRAM.Volatile.UncorrectableSECDED = Opt[uint64]{0, true}
+	d.ECC.SRAM.Aggregate.Correctable = Opt[uint64]{0, true}
+	d.ECC.SRAM.Aggregate.UncorrectableParity = Opt[uint64]{0, true}
+	d.ECC.SRAM.Aggregate.UncorrectableSECDED = Opt[uint64]{0, true}
+	d.ECC.SRAM.UncorrectableSources.L2 = Opt[uint64]{0, true}
+	d.ECC.SRAM.UncorrectableSources.SM = Opt[uint64]{0, true}
+	d.ECC.SRAM.UncorrectableSources.Microcontroller = Opt[uint64]{0, true}
+	d.ECC.SRAM.UncorrectableSources.PCIe = Opt[uint64]{0, true}
+	d.ECC.SRAM.UncorrectableSources.Other = Opt[uint64]{0, true}
+	d.ECC.SRAM.ThresholdExceeded = Opt[bool]{false, true}
+	d.ECC.ChannelRepairPending = Opt[bool]{false, true}
+	d.ECC.TPCRepairPending = Opt[bool]{false, true}
+	d.RetiredPages.SingleBitRetirement.Count = Opt[uint32]{}
+	d.RetiredPages.DoubleBitRetirement.Count = Opt[uint32]{}
+	d.RetiredPages.PendingBlacklist = Opt[bool]{}
+	d.RetiredPages.PendingRetirement = Opt[bool]{}
+	d.RemappedRows.Correctable = Opt[uint32]{0, true}
+	d.RemappedRows.Uncorrectable = Opt[uint32]{0, true}
+	d.RemappedRows.CorrectableInactive = Opt[uint32]{0, true}
+	d.RemappedRows.UncorrectableInactive = Opt[uint32]{0, true}
+	d.RemappedRows.Pending = Opt[bool]{false, true}
+	d.RemappedRows.FailureOccurred = Opt[bool]{false, true}
+	d.RemappedRows.AvailabilityHistogram.Max = Opt[uint32]{192, true}
+	d.RemappedRows.AvailabilityHistogram.High = Opt[uint32]{0, true}
+	d.RemappedRows.AvailabilityHistogram.Partial = Opt[uint32]{0, true}
+	d.RemappedRows.AvailabilityHistogram.Low = Opt[uint32]{0, true}
+	d.RemappedRows.AvailabilityHistogram.None = Opt[uint32]{0, true}
+
+	d = &b.Devices[3]
+	d.Index = 3
+	d.UUID = "GPU-c40b9e86-5d12-4a9e-a1f7-72b6e0c83d54"
+	d.MinorNumber = Opt[uint32]{3, true}
+	d.Name = Opt[string]{"NVIDIA GeForce RTX 4080 SUPER", true}
+	d.Brand = Opt[string]{"geforce", true}
+	d.Serial = Opt[string]{}
+	d.BoardPartNumber = Opt[string]{}
+	d.GPUPartNumber = Opt[string]{"2702-400-A1", true}
+	d.VBIOSVersion = Opt[string]{"95.03.44.00.B2", true}
+	d.Architecture = Opt[string]{"ada", true}
+	d.ComputeCapability.Major = Opt[uint32]{8, true}
+	d.ComputeCapability.Minor = Opt[uint32]{9, true}
+	d.NumGPUCores = Opt[uint32]{10240, true}
+	d.MultiprocessorCount = Opt[uint32]{80, true}
+	d.InfoROM.ImageVersion = Opt[string]{"G002.0000.00.03", true}
+	d.InfoROM.OEMObject = Opt[string]{"2.0", true}
+	d.InfoROM.ECCObject = Opt[string]{}
+	d.Memory.TotalBytes = Opt[uint64]{17171480576, true}
+	d.Memory.ReservedBytes = Opt[uint64]{454382934, true}
+	d.Memory.UsedBytes = Opt[uint64]{624252246, true}
+	d.BAR1Memory.TotalBytes = Opt[uint64]{17179869184, true}
+	d.BAR1Memory.UsedBytes = Opt[uint64]{31457280, true}
+	d.CCProtectedMemory.FreeBytes = Opt[uint64]{}
+	d.PCI.DeviceID = Opt[uint32]{654446814, true}
+	d.PCI.SubsystemID = Opt[uint32]{1360008290, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 216,
+	}, true}
+	d.PCI.SubClass = Opt[uint32]{0, true}
+	d.PCIe.MaxLinkGen = Opt[uint32]{4, true}
+	d.PCIe.CurrentLinkGen = Opt[uint32]{1, true}
+	d.PCIe.MaxDeviceLinkGen = Opt[uint32]{4, true}
+	d.PCIe.MaxHostLinkGen = Opt[uint32]{5, true}
+	d.PCIe.CurrentLinkWidth = Opt[uint32]{16, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{488, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{537, true}
+	d.Power.DefaultLimitMW = Opt[uint32]{320000, true}
+	d.Power.RequestedLimitMW = Opt[uint32]{320000, true}
+	d.Power.EnforcedLimitMW = Opt[uint32]{320000, true}
+	d.Power.MinLimitMW = Opt[uint32]{150000, true}
+	d.Power.MaxLimitMW = Opt[uint32]{400000, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{27740, true}
+	d.Power.AverageDrawMW = Opt[uint32]{25920, true}
+	d.Power.PowerState = Opt[PState]{}
+	d.Thermal.TemperatureGPUC = Opt[int32]{43, true}
+	d.Thermal.ShutdownThresholdC = Opt[int32]{101, true}
+	d.Thermal.SlowdownThresholdC = Opt[int32]{96, true}
+	d.Thermal.MaxOperatingC = Opt[int32]{90, true}
+	d.Thermal.TargetTemperatureC = Opt[int32]{84, true}
+	d.Fan.SpeedPercent = Opt[Percent]{0, true}
+	d.Clocks.GraphicsCurrent = Opt[uint32]{210, true}
+	d.Clocks.GraphicsMax = Opt[uint32]{3165, true}
+	d.Clocks.GraphicsApp = Opt[uint32]{}
+	d.Clocks.GraphicsAppDefault = Opt[uint32]{}
+	d.Clocks.GraphicsCustomerBoostMax = Opt[uint32]{}
+	d.Clocks.SMCurrent = Opt[uint32]{210, true}
+	d.Clocks.SMMax = Opt[uint32]{3165, true}
+	d.Clocks.MemoryCurrent = Opt[uint32]{405, true}
+	d.Clocks.MemoryMax = Opt[uint32]{11501, true}
+	d.Clocks.MemoryApp = Opt[uint32]{}
+	d.Clocks.MemoryAppDefault = Opt[uint32]{}
+	d.Clocks.VideoCurrent = Opt[uint32]{1185, true}
+	d.Clocks.VideoMax = Opt[uint32]{2415, true}
+	d.SupportedClocks.MemoryClocks = nil
+	d.PerformanceState = Opt[PState]{8, true}
+	d.Utilization.Memory = Opt[uint32]{23, true}
+	d.ECC.ModeCurrent = Opt[Enabled]{}
+	d.ECC.ModePending = Opt[Enabled]{}
+	d.ECC.Errors.Volatile.SingleBit.DeviceMemory = Opt[uint64]{}
+	d.ECC.Errors.Volatile.SingleBit.SRAM = Opt[uint64]{}
+	d.ECC.Errors.Volatile.DoubleBit.DeviceMemory = Opt[uint64]{}
+	d.ECC.Errors.Volatile.DoubleBit.SRAM = Opt[uint64]{}
+	d.ECC.Errors.Aggregate.SingleBit.DeviceMemory = Opt[uint64]{}
+	d.ECC.Errors.Aggregate.SingleBit.SRAM = Opt[uint64]{}
+	d.ECC.Errors.Aggregate.DoubleBit.DeviceMemory = Opt[uint64]{}
+	d.ECC.Errors.Aggregate.DoubleBit.SRAM = Opt[uint64]{}
+	d.ECC.ChannelRepairPending = Opt[bool]{false, true}
+	d.ECC.TPCRepairPending = Opt[bool]{false, true}
+	d.RetiredPages.SingleBitRetirement.Count = Opt[uint32]{}
+	d.RetiredPages.DoubleBitRetirement.Count = Opt[uint32]{}
+	d.RetiredPages.PendingBlacklist = Opt[bool]{}
+	d.RetiredPages.PendingRetirement = Opt[bool]{}
+	d.Display.Active = Opt[Enabled]{true, true}
+	d.PersistenceMode = Opt[Enabled]{false, true}
+	d.Virtualization.Mode = Opt[string]{"none", true}
 	return b
 }
 

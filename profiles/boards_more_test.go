@@ -304,6 +304,20 @@ compute_capability: {11 0}
 memory: -
 utilization: {0 0 0 0 0 0}
 `,
+	"mixed": `
+devices: 4
+system.driver_version: 595.91.07
+[0].name: Tesla T4
+[0].memory.total_bytes: 15360 MiB
+[1].name: NVIDIA L4
+[1].power.max_limit_mw: 72.00 W
+[1].gsp_firmware.version: 595.91.07
+[2].name: NVIDIA L40S
+[2].pci: {0x26b910de 0x185110de 3 2}
+[3].name: NVIDIA GeForce RTX 4080 SUPER
+[3].serial: -
+[3].thermal.shutdown_threshold_c: 101 C
+`,
 	"vgpu-rtxa6000-24q": `
 devices: 1
 name: NVIDIA RTXA6000-24Q

@@ -51,7 +51,8 @@ type builder struct {
 	template Properties // of devices that the base board does not have
 	system   System     // of the base board
 	entries  map[uint32]*yaml.Node
-	line     int // of devices, for messages about a device without an entry
+	boards   func(string) (*Board, error) // that entries may extend
+	line     int                          // of devices, for messages about a device without an entry
 }
 
 // lay builds the board of one document. base is nil for a document that does not extend a board. lay does not change
@@ -160,8 +161,13 @@ func (b *builder) devices(count uint32) ([]Device, error) {
 				return nil, err
 			}
 		}
+		entry := b.entries[uint32(i)]
+		if name := find(entry, "extends"); name != nil && !absent(resolve(name)) {
+			if err := b.like(name, d, i); err != nil {
+				return nil, err
+			}
+		}
 		d.Index = uint32(i)
-		entry := b.entries[d.Index]
 		if i >= len(b.base) || find(b.DeviceDefaults.node, "serial") != nil {
 			d.Serial.Value = plus(d.Serial.Value, i)
 		}
@@ -170,10 +176,27 @@ func (b *builder) devices(count uint32) ([]Device, error) {
 				return nil, err
 			}
 		}
+		d.Extends = Opt[string]{}
 		used.complete(d, len(b.base) > 0 && b.base[0].PDI.Valid)
 	}
 	b.assignBusIDs(devices)
 	return devices, b.check(devices)
+}
+
+// like makes a device like the first one of the shipped board that its entry extends.
+func (b *builder) like(n *yaml.Node, d *Device, i int) error {
+	path := fmt.Sprintf("devices[%d].extends", i)
+	var name string
+	if err := b.over(n, &name, path); err != nil {
+		return err
+	}
+	board, err := b.boards(name)
+	if err != nil {
+		return wrong(n, "%s: %s", path, err)
+	}
+	*d = board.Devices[0]
+	d.UUID, d.MinorNumber, d.PDI, d.PCI.BusID = "", Opt[uint32]{}, Opt[uint64]{}, Opt[BusID]{}
+	return b.defaults(d)
 }
 
 // defaults applies device_defaults to a device.

@@ -4,6 +4,9 @@ package profiles
 type Device struct {
 	// Index is the GPU's place in the enumeration, from 0.
 	Index uint32 `yaml:"index" fixed:"yes"`
+	// Extends names a shipped board whose first GPU this one is like, on a machine with GPUs of several boards. Identifiers
+	// are this GPU's own.
+	Extends Opt[string] `yaml:"extends" fixed:"yes"`
 	// UUID is the GPU's identifier, GPU- and a UUID; generated when the profile gives none.
 	UUID UUID `yaml:"uuid" fixed:"yes"`
 	// MinorNumber is the N of /dev/nvidiaN; the index when the profile gives none.

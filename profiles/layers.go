@@ -57,14 +57,14 @@ func SeenMIG(name string, devices map[int][]string) Layer {
 // With applies layers to the base, one after the other. Every error is an [*Error] that names the wrong file and line,
 // or the wrong flag, except the error for an unknown shipped board.
 func (b Base) With(layers ...Layer) (*Board, error) {
-	var s stack
+	s := stack{boards: Shipped}
 	if b.Text == nil {
 		board, err := Shipped(b.Name)
 		if err != nil {
 			return nil, err
 		}
 		s.start(board)
-	} else if err := s.file(b.Name, b.Text, Shipped); err != nil {
+	} else if err := s.file(b.Name, b.Text); err != nil {
 		return nil, err
 	}
 	for _, l := range layers {
@@ -92,6 +92,7 @@ func (b Base) File(layers ...Layer) []byte {
 
 // stack is a board to which documents are applied one after the other.
 type stack struct {
+	boards   func(string) (*Board, error) // that documents may extend
 	board    *Board
 	template Properties // of devices that the board does not have
 }
@@ -99,11 +100,11 @@ type stack struct {
 // start starts with a complete board.
 func (s *stack) start(board *Board) { s.board, s.template = board, board.Devices[0].Properties }
 
-// file starts with a profile file; base returns the board that its first document extends.
-func (s *stack) file(name string, data []byte, base func(string) (*Board, error)) error {
+// file starts with a profile file.
+func (s *stack) file(name string, data []byte) error {
 	roots, err := documents(data)
 	if err == nil {
-		err = s.extend(find(roots[0], "extends"), base)
+		err = s.extend(find(roots[0], "extends"))
 	}
 	if err == nil {
 		err = s.lay(roots[0])
@@ -147,7 +148,7 @@ func (s *stack) layers(roots []*yaml.Node) error {
 }
 
 // extend starts from the board that extends names.
-func (s *stack) extend(n *yaml.Node, base func(string) (*Board, error)) error {
+func (s *stack) extend(n *yaml.Node) error {
 	if n == nil {
 		return nil
 	}
@@ -156,7 +157,7 @@ func (s *stack) extend(n *yaml.Node, base func(string) (*Board, error)) error {
 	if err := d.over(n, &name, "extends"); err != nil {
 		return err
 	}
-	board, err := base(name)
+	board, err := s.boards(name)
 	if err != nil {
 		return wrong(n, "extends: %s", err)
 	}
@@ -166,7 +167,7 @@ func (s *stack) extend(n *yaml.Node, base func(string) (*Board, error)) error {
 }
 
 func (s *stack) lay(root *yaml.Node) error {
-	b := &builder{template: s.template}
+	b := &builder{template: s.template, boards: s.boards}
 	board, err := b.lay(root, s.board)
 	if err != nil {
 		return err

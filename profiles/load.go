@@ -72,10 +72,10 @@ var errTooBig = fmt.Errorf("is larger than %d MiB: want a smaller file", maxFile
 // Parse reads a profile from memory. Errors name it by name; all of them are an [*Error].
 func Parse(name string, data []byte) (*Board, error) { return parse(name, data, Shipped) }
 
-// parse is Parse; base returns the boards that extends may name.
+// parse is Parse; base returns the boards that extends may name, also in an entry of devices.
 func parse(name string, data []byte, base func(string) (*Board, error)) (*Board, error) {
-	var s stack
-	if err := s.file(name, data, base); err != nil {
+	s := stack{boards: base}
+	if err := s.file(name, data); err != nil {
 		return nil, err
 	}
 	return s.board, nil

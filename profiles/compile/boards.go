@@ -79,7 +79,11 @@ func differences(w *bytes.Buffer, path string, a, b reflect.Value) {
 		return
 	}
 	fmt.Fprintf(w, "%s = ", path)
-	literal(w, b, true)
+	if b.Kind() == reflect.Slice && b.IsNil() {
+		fmt.Fprint(w, "nil")
+	} else {
+		literal(w, b, true)
+	}
 	fmt.Fprintln(w)
 }
 
