@@ -13,6 +13,7 @@ type profilesCmd struct {
 	List     listCmd     `cmd:"" help:"List the shipped profiles."`
 	Show     showCmd     `cmd:"" help:"Print a shipped profile, as a file to start one's own from."`
 	Validate validateCmd `cmd:"" help:"Check profile files."`
+	Import   importCmd   `cmd:"" help:"Make a profile of what nvidia-smi printed on a real machine."`
 	Schema   schemaCmd   `cmd:"" help:"Print the JSON Schema of profile files, for editors."`
 }
 
