@@ -107,7 +107,9 @@ func boardA100Pcie_80gb() *Board {
 			PersistenceMode: Opt[Enabled]{false, true},
 			ComputeMode:     Opt[string]{"default", true},
 			MIG: DeviceMIG{
-				ModeCurrent: Opt[Enabled]{false, true},
+				ModeCurrent:     Opt[Enabled]{false, true},
+				ModePending:     Opt[Enabled]{false, true},
+				MaxGPUInstances: Opt[uint32]{7, true},
 			},
 		},
 	}
@@ -309,6 +311,114 @@ func boardA100Pcie_80gb() *Board {
 					Bus: 184,
 				}},
 				CPUAffinity: CPUSet{52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 156, 157, 158, 159, 160, 161, 162, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 174, 175, 176, 177, 178, 179, 180, 181, 182, 183, 184, 185, 186, 187, 188, 189, 190, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200, 201, 202, 203, 204, 205, 206, 207},
+			}},
+		},
+		MIG: MIGTables{
+			GPUInstanceProfiles: []GPUInstanceProfile{{
+				Name:            "1g.10gb",
+				ID:              19,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{7, true},
+				MemoryMiB:       Opt[uint64]{9728, true},
+				Multiprocessors: Opt[uint32]{14, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{0, true},
+				JPEGs:           Opt[uint32]{0, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.10gb+me",
+				ID:              20,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{9728, true},
+				Multiprocessors: Opt[uint32]{14, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.20gb",
+				ID:              15,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{4, true},
+				MemoryMiB:       Opt[uint64]{19968, true},
+				UsedBytes:       Opt[uint64]{13107200, true},
+				Multiprocessors: Opt[uint32]{14, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{0, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4, 6},
+			}, {
+				Name:            "2g.20gb",
+				ID:              14,
+				Slices:          Opt[uint32]{2, true},
+				Instances:       Opt[uint32]{3, true},
+				MemoryMiB:       Opt[uint64]{19968, true},
+				Multiprocessors: Opt[uint32]{28, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{0, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4},
+			}, {
+				Name:            "3g.40gb",
+				ID:              9,
+				Slices:          Opt[uint32]{3, true},
+				Instances:       Opt[uint32]{2, true},
+				MemoryMiB:       Opt[uint64]{40192, true},
+				Multiprocessors: Opt[uint32]{42, true},
+				CopyEngines:     Opt[uint32]{3, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{2, true},
+				JPEGs:           Opt[uint32]{0, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0, 4},
+			}, {
+				Name:            "4g.40gb",
+				ID:              5,
+				Slices:          Opt[uint32]{4, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{40192, true},
+				Multiprocessors: Opt[uint32]{56, true},
+				CopyEngines:     Opt[uint32]{4, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{2, true},
+				JPEGs:           Opt[uint32]{0, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0},
+			}, {
+				Name:            "7g.80gb",
+				Slices:          Opt[uint32]{7, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{80896, true},
+				Multiprocessors: Opt[uint32]{98, true},
+				CopyEngines:     Opt[uint32]{7, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{5, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{8, true},
+				PlacementStarts: []uint32{0},
 			}},
 		},
 	}
@@ -4933,6 +5043,7 @@ func boardJetsonThor() *Board {
 		MinorNumber: Opt[uint32]{0, true},
 		Properties: Properties{
 			Name:          Opt[string]{"NVIDIA Thor", true},
+			Brand:         Opt[string]{"unknown", true},
 			GPUPartNumber: Opt[string]{"2B00--A1", true},
 			Architecture:  Opt[string]{"blackwell", true},
 			ComputeCapability: ComputeCapability{
@@ -5098,7 +5209,7 @@ func boardL4() *Board {
 			},
 			PerformanceState: Opt[PState]{0, true},
 			Utilization: Utilization{
-				GPU:     Opt[uint32]{2, true},
+				GPU:     Opt[uint32]{0, true},
 				Memory:  Opt[uint32]{0, true},
 				Encoder: Opt[uint32]{0, true},
 				Decoder: Opt[uint32]{0, true},
@@ -5218,7 +5329,6 @@ func boardL4() *Board {
 	d.Power.CurrentDrawMW = Opt[uint32]{29540, true}
 	d.Thermal.TemperatureGPUC = Opt[int32]{40, true}
 	d.Thermal.TLimitC = Opt[int32]{43, true}
-	d.Utilization.GPU = Opt[uint32]{3, true}
 	return b
 }
 
@@ -5741,7 +5851,6 @@ func boardMixed() *Board {
 		FreqMHz:        405,
 		GraphicsClocks: ClockSteps{645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300, 285, 270, 255, 240, 225, 210},
 	}}
-	d.Utilization.GPU = Opt[uint32]{2, true}
 	d.ECC.Errors.Volatile.SingleBit.SRAM = Opt[uint64]{}
 	d.ECC.Errors.Volatile.DoubleBit.SRAM = Opt[uint64]{}
 	d.ECC.Errors.Aggregate.SingleBit.DeviceMemory = Opt[uint64]{0, true}

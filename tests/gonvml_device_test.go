@@ -99,8 +99,11 @@ func (c *checker) lookup(dev nvml.Device, d *profiles.Device) {
 			found = nvml.ERROR_INVALID_ARGUMENT
 		}
 	}
+	if !d.Serial.Valid {
+		found = nvml.ERROR_NOT_FOUND
+	}
 	c.says("nvmlDeviceGetHandleBySerial", found)(c.lib.DeviceGetHandleBySerial(d.Serial.Value))
-	c.says("nvmlDeviceGetHandleBySerial", nvml.ERROR_NOT_FOUND)(c.lib.DeviceGetHandleBySerial("0"))
+	c.says("nvmlDeviceGetHandleBySerial", nvml.ERROR_NOT_FOUND)(c.lib.DeviceGetHandleBySerial("1"))
 }
 
 func (c *checker) identity(dev nvml.Device, d *profiles.Device) {
@@ -118,9 +121,10 @@ func (c *checker) identity(dev nvml.Device, d *profiles.Device) {
 	c.says("nvmlDeviceGetPdi", when(d.PDI.Valid, versioned(1, nvml.Pdi{Value: d.PDI.Value})))(dev.GetPdi())
 	c.says("nvmlDeviceGetBrand", named(d.Brand, map[string]nvml.BrandType{
 		"tesla": nvml.BRAND_TESLA, "nvidia": nvml.BRAND_NVIDIA, "nvidia_rtx": nvml.BRAND_NVIDIA_RTX,
+		"geforce": nvml.BRAND_GEFORCE, "nvidia_vws": nvml.BRAND_NVIDIA_VWS,
 	}))(dev.GetBrand())
 	c.says("nvmlDeviceGetArchitecture", named(d.Architecture, map[string]nvml.DeviceArchitecture{
-		"turing": nvml.DEVICE_ARCH_TURING, "ampere": nvml.DEVICE_ARCH_AMPERE, "ada": nvml.DEVICE_ARCH_ADA,
+		"volta": nvml.DEVICE_ARCH_VOLTA, "turing": nvml.DEVICE_ARCH_TURING, "ampere": nvml.DEVICE_ARCH_AMPERE, "ada": nvml.DEVICE_ARCH_ADA,
 		"hopper": nvml.DEVICE_ARCH_HOPPER, "blackwell": nvml.DEVICE_ARCH_BLACKWELL,
 	}))(dev.GetArchitecture())
 	c.says("nvmlDeviceGetCudaComputeCapability", given(d.ComputeCapability.Major), given(d.ComputeCapability.Minor))(
@@ -232,7 +236,7 @@ func (c *checker) modes(dev nvml.Device, d *profiles.Device) {
 	c.says("nvmlDeviceGetGspFirmwareMode", given(d.GSPFirmware.Mode), given(d.GSPFirmware.Mode))(dev.GetGspFirmwareMode())
 	c.says("nvmlDeviceGetGspFirmwareVersion", given(d.GSPFirmware.Version))(dev.GetGspFirmwareVersion())
 	c.says("nvmlDeviceGetVirtualizationMode", named(d.Virtualization.Mode, map[string]nvml.GpuVirtualizationMode{
-		"none": nvml.GPU_VIRTUALIZATION_MODE_NONE, "passthrough": nvml.GPU_VIRTUALIZATION_MODE_PASSTHROUGH,
+		"none": nvml.GPU_VIRTUALIZATION_MODE_NONE, "vgpu": nvml.GPU_VIRTUALIZATION_MODE_VGPU, "passthrough": nvml.GPU_VIRTUALIZATION_MODE_PASSTHROUGH,
 		"host_vgpu": nvml.GPU_VIRTUALIZATION_MODE_HOST_VGPU,
 	}))(dev.GetVirtualizationMode())
 	c.says("nvmlDeviceGetHostVgpuMode", named(d.Virtualization.HostVGPUMode, map[string]nvml.HostVgpuMode{

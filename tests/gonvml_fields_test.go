@@ -58,6 +58,12 @@ func isSmoothing(id uint32) bool {
 }
 
 func fieldsOf(driver int, d *profiles.Device) []field {
+	reset := func(is profiles.Opt[bool]) any {
+		if driver >= 570 {
+			return nvml.ERROR_DEPRECATED
+		}
+		return bit(is)
+	}
 	pages, rows, lost := &d.RetiredPages, &d.RemappedRows, &d.ClocksThrottleReasons.Counters
 	pending := func(r profiles.Retirement) any {
 		return when(r.Count.Valid, number(pages.PendingRetirement.Value && r.Count.Value > 0))
@@ -96,8 +102,8 @@ func fieldsOf(driver int, d *profiles.Device) []field {
 		{nvml.FI_DEV_GET_GPU_RECOVERY_ACTION, 0, named(d.RecoveryAction, map[string]nvml.DeviceGpuRecoveryAction{
 			"none": nvml.GPU_RECOVERY_ACTION_NONE, "gpu_reset": nvml.GPU_RECOVERY_ACTION_GPU_RESET,
 		})},
-		{nvml.FI_DEV_RESET_STATUS, 0, when(driver >= 570, nvml.ERROR_DEPRECATED)},
-		{nvml.FI_DEV_DRAIN_AND_RESET_STATUS, 0, when(driver >= 570, nvml.ERROR_DEPRECATED)},
+		{nvml.FI_DEV_RESET_STATUS, 0, reset(d.ResetStatus.Required)},
+		{nvml.FI_DEV_DRAIN_AND_RESET_STATUS, 0, reset(d.ResetStatus.DrainAndReset)},
 
 		{nvml.FI_DEV_POWER_AVERAGE, nvml.POWER_SCOPE_MEMORY, given(d.MemoryPower.AverageDrawMW)},
 		{nvml.FI_DEV_POWER_INSTANT, nvml.POWER_SCOPE_MEMORY, given(d.MemoryPower.CurrentDrawMW)},
@@ -137,7 +143,7 @@ func fieldsOf(driver int, d *profiles.Device) []field {
 			field{nvml.FI_DEV_POWER_MAX_LIMIT, scope, given(p.MaxLimitMW)},
 			field{nvml.FI_DEV_POWER_DEFAULT_LIMIT, scope, given(p.DefaultLimitMW)},
 			field{nvml.FI_DEV_POWER_CURRENT_LIMIT, scope, given(p.EnforcedLimitMW)},
-			field{nvml.FI_DEV_POWER_REQUESTED_LIMIT, scope, given(p.RequestedLimitMW)})
+			field{nvml.FI_DEV_POWER_REQUESTED_LIMIT, scope, given(requestedLimit(p))})
 	}
 
 	// Corrected and uncorrected errors since the driver was loaded, and over the board's lifetime.
@@ -156,10 +162,10 @@ func fieldsOf(driver int, d *profiles.Device) []field {
 			nvml.FI_DEV_ECC_SBE_AGG_TOTAL, nvml.FI_DEV_ECC_DBE_AGG_TOTAL},
 	} {
 		for i, id := range ids {
-			at := errorsOf(d, nvml.MemoryErrorType(i%2), nvml.EccCounterType(i/2))
-			want := at[location]
+			severity, life := nvml.MemoryErrorType(i%2), nvml.EccCounterType(i/2)
+			want := errorsOf(d, severity, life)[location]
 			if location == nvml.MEMORY_LOCATION_COUNT { // means all locations
-				want = total(at)
+				want = allErrors(d, severity, life)
 			}
 			list = append(list, field{id, 0, given(want)})
 		}

@@ -33,6 +33,8 @@ func errorsOf(d *profiles.Device, severity nvml.MemoryErrorType, life nvml.EccCo
 		nvml.MEMORY_LOCATION_L1_CACHE: at.L1Cache, nvml.MEMORY_LOCATION_L2_CACHE: at.L2Cache,
 		nvml.MEMORY_LOCATION_DRAM: at.DeviceMemory, nvml.MEMORY_LOCATION_REGISTER_FILE: at.RegisterFile,
 		nvml.MEMORY_LOCATION_TEXTURE_MEMORY: at.TextureMemory,
+		nvml.MEMORY_LOCATION_TEXTURE_SHM:    at.TextureSHM,
+		nvml.MEMORY_LOCATION_CBU:            at.CBU,
 		nvml.MEMORY_LOCATION_SRAM:           sum(onChip, at.SRAM), // boards before Ampere list it among the other locations
 	}
 }
@@ -41,6 +43,23 @@ func errorsOf(d *profiles.Device, severity nvml.MemoryErrorType, life nvml.EccCo
 func sum(counts ...count) (all count) {
 	for _, n := range counts {
 		all = count{Value: all.Value + n.Value, Valid: all.Valid || n.Valid}
+	}
+	return all
+}
+
+// allErrors is the count of all locations: the sum, or what the profile gives if that is more.
+func allErrors(d *profiles.Device, severity nvml.MemoryErrorType, life nvml.EccCounterType) count {
+	counts := d.ECC.Errors.Volatile
+	if life == nvml.AGGREGATE_ECC {
+		counts = d.ECC.Errors.Aggregate
+	}
+	given := counts.SingleBit.Total
+	if severity == nvml.MEMORY_ERROR_TYPE_UNCORRECTED {
+		given = counts.DoubleBit.Total
+	}
+	all := total(errorsOf(d, severity, life))
+	if !all.Valid || given.Valid && given.Value > all.Value {
+		return given
 	}
 	return all
 }
@@ -63,8 +82,9 @@ func (c *checker) errors(dev nvml.Device, d *profiles.Device) {
 				c.of("severity ", severity, ", life ", life, ", location ", location).says("nvmlDeviceGetMemoryErrorCounter",
 					given(at[location]))(dev.GetMemoryErrorCounter(severity, life, location))
 			}
-			c.says("nvmlDeviceGetTotalEccErrors", given(total(at)))(dev.GetTotalEccErrors(severity, life))
-			c.says("nvmlDeviceGetDetailedEccErrors", when(total(at).Valid, nvml.EccErrorCounts{
+			all := allErrors(d, severity, life)
+			c.says("nvmlDeviceGetTotalEccErrors", given(all))(dev.GetTotalEccErrors(severity, life))
+			c.says("nvmlDeviceGetDetailedEccErrors", when(all.Valid, nvml.EccErrorCounts{
 				L1Cache:      at[nvml.MEMORY_LOCATION_L1_CACHE].Value,
 				L2Cache:      at[nvml.MEMORY_LOCATION_L2_CACHE].Value,
 				DeviceMemory: at[nvml.MEMORY_LOCATION_DRAM].Value,
@@ -132,10 +152,18 @@ func (c *checker) health(dev nvml.Device, d *profiles.Device) {
 	}))(dev.GetUnrepairableMemoryFlag_v1())
 }
 
+// requestedLimit is the limit that was asked for, which is the one in force if the profile does not tell.
+func requestedLimit(p *profiles.Power) profiles.Opt[uint32] {
+	if p.RequestedLimitMW.Valid {
+		return p.RequestedLimitMW
+	}
+	return p.EnforcedLimitMW
+}
+
 func (c *checker) power(dev nvml.Device, d *profiles.Device) {
 	p := &d.Power
 	c.says("nvmlDeviceGetPowerUsage", given(p.CurrentDrawMW))(dev.GetPowerUsage())
-	c.says("nvmlDeviceGetPowerManagementLimit", given(p.RequestedLimitMW))(dev.GetPowerManagementLimit())
+	c.says("nvmlDeviceGetPowerManagementLimit", given(requestedLimit(p)))(dev.GetPowerManagementLimit())
 	c.says("nvmlDeviceGetEnforcedPowerLimit", given(p.EnforcedLimitMW))(dev.GetEnforcedPowerLimit())
 	c.says("nvmlDeviceGetPowerManagementDefaultLimit", given(p.DefaultLimitMW))(dev.GetPowerManagementDefaultLimit())
 	c.says("nvmlDeviceGetPowerManagementLimitConstraints", given(p.MinLimitMW), given(p.MaxLimitMW))(
@@ -209,11 +237,15 @@ func (c *checker) thermal(dev nvml.Device, d *profiles.Device) {
 
 	f := &d.Fan
 	last := int(f.Count.Or(1)) - 1
-	c.says("nvmlDeviceGetNumFans", given(f.Count))(dev.GetNumFans())
+	fans := f.Count
+	if !fans.Valid && f.SpeedPercent.Valid { // a speed is that of one fan at least
+		fans = profiles.Some[uint32](1)
+	}
+	c.says("nvmlDeviceGetNumFans", given(fans))(dev.GetNumFans())
 	c.says("nvmlDeviceGetFanSpeed", given(f.SpeedPercent))(dev.GetFanSpeed())
 	c.says("nvmlDeviceGetFanSpeed_v2", given(f.SpeedPercent))(dev.GetFanSpeed_v2(last))
 	c.says("nvmlDeviceGetTargetFanSpeed", given(f.TargetSpeedPercent))(dev.GetTargetFanSpeed(last))
-	beyond := when(f.Count.Valid, nvml.ERROR_INVALID_ARGUMENT)
+	beyond := when(fans.Valid, nvml.ERROR_INVALID_ARGUMENT)
 	c.says("nvmlDeviceGetFanSpeed_v2", beyond)(dev.GetFanSpeed_v2(last + 1))
 	c.says("nvmlDeviceGetTargetFanSpeed", beyond)(dev.GetTargetFanSpeed(last + 1))
 }

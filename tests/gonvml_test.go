@@ -115,6 +115,9 @@ var waiters = []string{"nvmlEventSetWait", "nvmlEventSetWait_v2", "nvmlEventSetW
 func TestGoNVML(t *testing.T) {
 	program, functions, seen := compile(t, "call"), implemented(t), map[string]bool{}
 	for _, name := range profiles.Names() {
+		if name == "v100-sxm2-32gb" {
+			continue // its driver, 418, lacks half of what is compared; nvidia-smi 418 shows it in TestSMIBoard
+		}
 		t.Run(name, func(t *testing.T) {
 			b, err := profiles.Shipped(name)
 			require.NoError(t, err)

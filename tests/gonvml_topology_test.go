@@ -114,10 +114,7 @@ func (c *checker) topology(dev nvml.Device, d *profiles.Device) {
 	}
 
 	at := map[nvml.GpuTopologyLevel][]nvml.Device{}
-	linked := nvml.P2P_STATUS_OK
-	if c.board.NVLink.LinksPerGPU.Value == 0 {
-		linked = nvml.P2P_STATUS_NOT_SUPPORTED
-	}
+	links := c.linksOf(d)
 	for i, other := range c.handles {
 		level := c.level(d, &c.board.Devices[i])
 		c.says("nvmlDeviceGetTopologyCommonAncestor", level)(dev.GetTopologyCommonAncestor(other))
@@ -126,6 +123,12 @@ func (c *checker) topology(dev nvml.Device, d *profiles.Device) {
 			continue
 		}
 		at[level] = append(at[level], other)
+		linked := nvml.P2P_STATUS_NOT_SUPPORTED
+		for _, l := range links {
+			if l.active && (l.remote == nvml.NVLINK_DEVICE_TYPE_SWITCH || l.bus == c.board.Devices[i].PCI.BusID.Value) {
+				linked = nvml.P2P_STATUS_OK
+			}
+		}
 		for capability, status := range map[nvml.GpuP2PCapsIndex]nvml.GpuP2PStatus{
 			nvml.P2P_CAPS_INDEX_READ: nvml.P2P_STATUS_OK, nvml.P2P_CAPS_INDEX_WRITE: nvml.P2P_STATUS_OK,
 			nvml.P2P_CAPS_INDEX_NVLINK: linked,
@@ -162,10 +165,7 @@ func (c *checker) linksOf(d *profiles.Device) []link {
 		far := &c.board.Devices[(int(d.Index)+1+i%(n-1))%n].PCI
 		all[i] = link{active, nvml.NVLINK_DEVICE_TYPE_GPU, far.BusID.Value, far.DeviceID.Value}
 	}
-	if d.Index > 0 {
-		return all
-	}
-	for _, listed := range nv.Links {
+	for _, listed := range c.board.ListedLinks(d.Index) {
 		l := &all[listed.Link]
 		l.active = listed.State.Or("active") == "active"
 		if far, ok := listed.RemoteIndex.Get(); ok {
@@ -263,10 +263,10 @@ func (c *checker) fabric(dev nvml.Device, d *profiles.Device) {
 
 	p := &d.Platform
 	platform := versioned(1, nvml.PlatformInfo{
-		SlotNumber: p.SlotNumber.Or(0xff), TrayIndex: p.TrayIndex.Or(0xff), HostId: p.HostID.Value, ModuleId: p.ModuleID.Value,
+		SlotNumber: p.SlotNumber.Or(0xff), TrayIndex: p.TrayIndex.Or(0xff), HostId: p.HostID.Or(0xff), ModuleId: p.ModuleID.Or(0xff),
 		PeerType: uint8(number(p.PeerType.Value == "switch_connected")),
 	})
 	binary.BigEndian.PutUint64(platform.IbGuid[:], p.GPUFabricGUID.Value)
 	chars(platform.ChassisSerialNumber[:], p.ChassisSerialNumber.Value)
-	c.says("nvmlDeviceGetPlatformInfo", when(p.HostID.Valid, platform))(dev.GetPlatformInfo())
+	c.says("nvmlDeviceGetPlatformInfo", when(p.HostID.Valid || p.PeerType.Valid, platform))(dev.GetPlatformInfo())
 }

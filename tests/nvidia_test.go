@@ -111,6 +111,7 @@ func checkNVIDIA(t *testing.T, name, libraries string, out outcome) {
 // partitioned, and how near the second GPU is. Drivers before 580 have no function for the addressing mode, so that it is
 // not queried. go-gpuallocator counts only direct links between two GPUs; those of most boards end at switches.
 var wantNVIDIA = map[string]string{
+	"a100-pcie-80gb":      "Ampere  false true [P2PLinkSameCPU TwelveNVLINKLinks]",
 	"a100-sxm4-40gb":      "Ampere  false true [P2PLinkCrossCPU]",
 	"a100-sxm4-80gb":      "Ampere  false true [P2PLinkCrossCPU FourNVLINKLinks]",
 	"a30":                 "Ampere  false true []",
@@ -122,5 +123,19 @@ var wantNVIDIA = map[string]string{
 	"h100-pcie":           "Hopper  false true []",
 	"h200":                "Hopper None false true [P2PLinkCrossCPU]",
 	"rtx-pro-6000-server": "Blackwell  false true [P2PLinkCrossCPU]",
+	"a10g":                "Ampere  false false []",
+	"gb10":                "Blackwell ATS false false []",
+	"gb300":               "Blackwell ATS true true [P2PLinkCrossCPU]",
+	"jetson-thor":         "Blackwell  false true []",
+	"l4":                  "Ada Lovelace  false false [P2PLinkCrossCPU]",
+	"l40s":                "Ada Lovelace HMM false false []",
+	"mixed":               "Turing HMM false false [P2PLinkCrossCPU]",
+	"rtx-2080-super":      "Turing HMM false false []",
+	"rtx-3090":            "Ampere  false false []",
+	"rtx-4080-super":      "Ada Lovelace HMM false false []",
+	"rtx-4090":            "Ada Lovelace  false false []",
+	"rtx-5090":            "Blackwell  false false []",
+	"v100-sxm2-32gb":      "Volta  false false [P2PLinkHostBridge SingleNVLINKLink]",
+	"vgpu-rtxa6000-24q":   "Ampere  false true []",
 	"t4":                  "Turing HMM false false []",
 }

@@ -648,6 +648,7 @@ func (r *reader) write() ([]byte, error) {
 		return nil, err
 	}
 	r.chip(all)
+	table := r.mig(all)
 	common := map[string]bool{}
 	for _, s := range all[0] {
 		common[s.key] = !slices.Contains(ofOne, s.key)
@@ -686,6 +687,9 @@ func (r *reader) write() ([]byte, error) {
 	}
 	put(root, "device_defaults", defaults)
 	put(root, "devices", devices)
+	if table != nil {
+		put(root, "mig.gpu_instance_profiles", table)
+	}
 	if err := r.neighbours(root, all); err != nil {
 		return nil, err
 	}
