@@ -1247,12 +1247,12 @@ func boardA100Sxm4_80gb() *Board {
 
 func boardA10g() *Board {
 	first := Device{
-		UUID:        "GPU-9fdcc21c-1157-4c3f-bdd4-71d22152b5cf",
+		UUID:        "GPU-9ed66b68-e6d9-42f9-a5bb-e73fb8ca97f0",
 		MinorNumber: Opt[uint32]{0, true},
 		Properties: Properties{
 			Name:          Opt[string]{"NVIDIA A10G", true},
 			Brand:         Opt[string]{"nvidia", true},
-			Serial:        Opt[string]{"1473189844150", true},
+			Serial:        Opt[string]{"1362265579105", true},
 			MultiGPUBoard: Opt[bool]{false, true},
 			VBIOSVersion:  Opt[string]{"94.02.75.00.01", true},
 			Architecture:  Opt[string]{"ampere", true},
@@ -2768,14 +2768,14 @@ func boardGb200() *Board {
 
 func boardGb300() *Board {
 	first := Device{
-		UUID:         "GPU-b9c48cb0-1720-400e-8ca8-2984fcb042d9",
+		UUID:         "GPU-10d50297-24f6-4767-9f5a-ff281f238a77",
 		MinorNumber:  Opt[uint32]{0, true},
-		PDI:          Opt[uint64]{27921371440867101, true},
+		PDI:          Opt[uint64]{9142365140955923394, true},
 		GraceCPUPair: Opt[uint32]{0, true},
 		Properties: Properties{
 			Name:            Opt[string]{"NVIDIA GB300", true},
 			Brand:           Opt[string]{"nvidia", true},
-			Serial:          Opt[string]{"1488231349677", true},
+			Serial:          Opt[string]{"1478630641378", true},
 			BoardPartNumber: Opt[string]{"900-2G548-0081-000", true},
 			GPUPartNumber:   Opt[string]{"31C2-893-A1", true},
 			MultiGPUBoard:   Opt[bool]{false, true},
@@ -3024,7 +3024,7 @@ func boardGb300() *Board {
 				HostID:              Opt[uint8]{1, true},
 				PeerType:            Opt[string]{"switch_connected", true},
 				ModuleID:            Opt[uint8]{2, true},
-				GPUFabricGUID:       Opt[uint64]{27921371440867101, true},
+				GPUFabricGUID:       Opt[uint64]{9142365140955923394, true},
 			},
 		},
 	}
@@ -3161,9 +3161,9 @@ func boardGb300() *Board {
 
 	d = &b.Devices[1]
 	d.Index = 1
-	d.UUID = "GPU-e66c0e98-1942-4e8a-b4c6-049fa9998118"
+	d.UUID = "GPU-988536bc-8dc3-44bb-83a0-02e63b0385ee"
 	d.MinorNumber = Opt[uint32]{1, true}
-	d.PDI = Opt[uint64]{17701033827270868139, true}
+	d.PDI = Opt[uint64]{7221585143553264463, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787262951236000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{23732, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -3178,15 +3178,15 @@ func boardGb300() *Board {
 	d.Thermal.TemperatureGPUC = Opt[int32]{39, true}
 	d.Thermal.TLimitC = Opt[int32]{48, true}
 	d.Platform.ModuleID = Opt[uint8]{1, true}
-	d.Platform.GPUFabricGUID = Opt[uint64]{17701033827270868139, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{7221585143553264463, true}
 
 	d = &b.Devices[2]
 	d.Index = 2
-	d.UUID = "GPU-60a8a1e2-fdbc-4be2-a7f1-37f5a11b5c7d"
+	d.UUID = "GPU-885abf78-4922-4f8f-b1f9-6f12e79b0846"
 	d.MinorNumber = Opt[uint32]{2, true}
-	d.PDI = Opt[uint64]{15444665446002500829, true}
+	d.PDI = Opt[uint64]{5294226657397699371, true}
 	d.GraceCPUPair = Opt[uint32]{1, true}
-	d.Serial = Opt[string]{"1359792589329", true}
+	d.Serial = Opt[string]{"1361981803420", true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787262953472000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{61130, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -3202,15 +3202,15 @@ func boardGb300() *Board {
 	d.Thermal.TemperatureMemoryC = Opt[int32]{39, true}
 	d.Thermal.TLimitC = Opt[int32]{48, true}
 	d.Platform.ModuleID = Opt[uint8]{4, true}
-	d.Platform.GPUFabricGUID = Opt[uint64]{15444665446002500829, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{5294226657397699371, true}
 
 	d = &b.Devices[3]
 	d.Index = 3
-	d.UUID = "GPU-9f777337-923f-454e-83de-0b93946a0998"
+	d.UUID = "GPU-25f8b302-6cea-4e5e-ae25-2244ce44b989"
 	d.MinorNumber = Opt[uint32]{3, true}
-	d.PDI = Opt[uint64]{3709127907390549452, true}
+	d.PDI = Opt[uint64]{8120113745025780299, true}
 	d.GraceCPUPair = Opt[uint32]{1, true}
-	d.Serial = Opt[string]{"1359792589329", true}
+	d.Serial = Opt[string]{"1361981803420", true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787262954287000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{58648, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -3226,7 +3226,7 @@ func boardGb300() *Board {
 	d.Thermal.TemperatureMemoryC = Opt[int32]{39, true}
 	d.Thermal.TLimitC = Opt[int32]{48, true}
 	d.Platform.ModuleID = Opt[uint8]{3, true}
-	d.Platform.GPUFabricGUID = Opt[uint64]{3709127907390549452, true}
+	d.Platform.GPUFabricGUID = Opt[uint64]{8120113745025780299, true}
 	return b
 }
 
@@ -5095,12 +5095,12 @@ func boardJetsonThor() *Board {
 
 func boardL4() *Board {
 	first := Device{
-		UUID:        "GPU-d67050fa-52d6-4bd4-89b8-94ba72dcd5a2",
+		UUID:        "GPU-ba6e65ef-7930-4371-a51e-fa547633af46",
 		MinorNumber: Opt[uint32]{1, true},
 		Properties: Properties{
 			Name:            Opt[string]{"NVIDIA L4", true},
 			Brand:           Opt[string]{"nvidia", true},
-			Serial:          Opt[string]{"1392907408864", true},
+			Serial:          Opt[string]{"1556683682728", true},
 			BoardPartNumber: Opt[string]{"900-2G193-0000-001", true},
 			GPUPartNumber:   Opt[string]{"27B8-895-A1", true},
 			MultiGPUBoard:   Opt[bool]{false, true},
@@ -5319,9 +5319,9 @@ func boardL4() *Board {
 
 	d = &b.Devices[1]
 	d.Index = 1
-	d.UUID = "GPU-bbd8fc43-e311-4bce-8ac7-70b548b3d8cc"
+	d.UUID = "GPU-e22b3c86-f7e1-4061-a1d5-1a56c7392e1a"
 	d.MinorNumber = Opt[uint32]{0, true}
-	d.Serial = Opt[string]{"1347341792145", true}
+	d.Serial = Opt[string]{"1528663361680", true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 193,
 	}, true}
@@ -5334,13 +5334,13 @@ func boardL4() *Board {
 
 func boardL40s() *Board {
 	first := Device{
-		UUID:        "GPU-f768064f-9585-47ad-a39e-ed24c2c063fe",
+		UUID:        "GPU-6576b0dd-734b-4b89-8c80-42115cd77ebb",
 		MinorNumber: Opt[uint32]{0, true},
-		PDI:         Opt[uint64]{6442094998061479748, true},
+		PDI:         Opt[uint64]{5464135376486025728, true},
 		Properties: Properties{
 			Name:            Opt[string]{"NVIDIA L40S", true},
 			Brand:           Opt[string]{"nvidia", true},
-			Serial:          Opt[string]{"1500633636341", true},
+			Serial:          Opt[string]{"1579378873807", true},
 			BoardPartNumber: Opt[string]{"900-2G133-A880-000", true},
 			GPUPartNumber:   Opt[string]{"26B9-896-A1", true},
 			MultiGPUBoard:   Opt[bool]{false, true},
@@ -6080,9 +6080,9 @@ func boardMixed() *Board {
 
 func boardRtx_2080Super() *Board {
 	first := Device{
-		UUID:        "GPU-33ba20d2-53c8-4a75-885a-d6ff6546e4be",
+		UUID:        "GPU-79432218-6318-4e62-ac53-5be9285c8ca4",
 		MinorNumber: Opt[uint32]{0, true},
-		PDI:         Opt[uint64]{1210483421612547756, true},
+		PDI:         Opt[uint64]{6040156031848102741, true},
 		Properties: Properties{
 			Name:          Opt[string]{"NVIDIA GeForce RTX 2080 SUPER", true},
 			Brand:         Opt[string]{"geforce", true},
@@ -6242,7 +6242,7 @@ func boardRtx_2080Super() *Board {
 
 func boardRtx_3090() *Board {
 	first := Device{
-		UUID:        "GPU-cd191c7c-cf4d-4c58-867e-2041df70b032",
+		UUID:        "GPU-42f1d1ae-8baa-4901-aba0-006bf6c662ad",
 		MinorNumber: Opt[uint32]{0, true},
 		Properties: Properties{
 			Name:          Opt[string]{"NVIDIA GeForce RTX 3090", true},
@@ -6401,9 +6401,9 @@ func boardRtx_3090() *Board {
 
 func boardRtx_4080Super() *Board {
 	first := Device{
-		UUID:        "GPU-33393138-3701-403f-b745-3614dba55617",
+		UUID:        "GPU-07abf352-0a4c-4ee5-a232-132063193129",
 		MinorNumber: Opt[uint32]{0, true},
-		PDI:         Opt[uint64]{14596867272325329444, true},
+		PDI:         Opt[uint64]{7986019307023562484, true},
 		Properties: Properties{
 			Name:          Opt[string]{"NVIDIA GeForce RTX 4080 SUPER", true},
 			Brand:         Opt[string]{"geforce", true},
@@ -6568,7 +6568,7 @@ func boardRtx_4080Super() *Board {
 
 func boardRtx_4090() *Board {
 	first := Device{
-		UUID:        "GPU-f3ddcd46-e156-4eb2-8223-d05b17b98c28",
+		UUID:        "GPU-87343f64-5ac8-4471-b161-ac69d4f8ebf6",
 		MinorNumber: Opt[uint32]{0, true},
 		Properties: Properties{
 			Name:          Opt[string]{"NVIDIA GeForce RTX 4090", true},
@@ -6760,7 +6760,7 @@ func boardRtx_4090() *Board {
 
 func boardRtx_5090() *Board {
 	first := Device{
-		UUID:        "GPU-4f9e9d91-d959-46e3-b40a-5b86968a2fa3",
+		UUID:        "GPU-d020884b-05f5-4060-8ba8-808ae3ff6c6f",
 		MinorNumber: Opt[uint32]{0, true},
 		Properties: Properties{
 			Name:          Opt[string]{"NVIDIA GeForce RTX 5090", true},
@@ -7484,12 +7484,12 @@ func boardT4() *Board {
 
 func boardV100Sxm2_32gb() *Board {
 	first := Device{
-		UUID:        "GPU-33e3fb17-8dc9-4b6f-b68c-d6608cac8fa1",
+		UUID:        "GPU-3d99c386-32ae-4400-8a85-a3c03203eb9f",
 		MinorNumber: Opt[uint32]{0, true},
 		Properties: Properties{
 			Name:            Opt[string]{"Tesla V100-SXM2-32GB", true},
 			Brand:           Opt[string]{"tesla", true},
-			Serial:          Opt[string]{"1403787373348", true},
+			Serial:          Opt[string]{"1375461893032", true},
 			BoardPartNumber: Opt[string]{"900-2G503-0430-000", true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"88.00.80.00.01", true},
@@ -7865,63 +7865,63 @@ func boardV100Sxm2_32gb() *Board {
 
 	d = &b.Devices[1]
 	d.Index = 1
-	d.UUID = "GPU-d665c9a1-1a6a-4509-ab7c-9c6ab8934931"
+	d.UUID = "GPU-0c2b52e7-bea0-41ae-9df8-ea6254ddd975"
 	d.MinorNumber = Opt[uint32]{1, true}
-	d.Serial = Opt[string]{"1446345106297", true}
+	d.Serial = Opt[string]{"1446212431409", true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 7,
 	}, true}
 
 	d = &b.Devices[2]
 	d.Index = 2
-	d.UUID = "GPU-fd9f7c9b-b3db-411e-8101-a47c13ffdb21"
+	d.UUID = "GPU-3c7d19f8-3e90-4cf1-914b-a9821bf0a489"
 	d.MinorNumber = Opt[uint32]{2, true}
-	d.Serial = Opt[string]{"1542350379719", true}
+	d.Serial = Opt[string]{"1389869489129", true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 10,
 	}, true}
 
 	d = &b.Devices[3]
 	d.Index = 3
-	d.UUID = "GPU-25f3032d-a1fe-4d90-9f5c-066a7a206c4d"
+	d.UUID = "GPU-6c36797e-eb68-4499-9028-a491975c0203"
 	d.MinorNumber = Opt[uint32]{3, true}
-	d.Serial = Opt[string]{"1437094735377", true}
+	d.Serial = Opt[string]{"1554980857055", true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 11,
 	}, true}
 
 	d = &b.Devices[4]
 	d.Index = 4
-	d.UUID = "GPU-559ed7e9-f1f9-4e3b-b62a-77709b98e199"
+	d.UUID = "GPU-0305cbab-aea1-4e5a-83c0-9f10ec084fa6"
 	d.MinorNumber = Opt[uint32]{4, true}
-	d.Serial = Opt[string]{"1355200290785", true}
+	d.Serial = Opt[string]{"1633949503840", true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 133,
 	}, true}
 
 	d = &b.Devices[5]
 	d.Index = 5
-	d.UUID = "GPU-c1a54922-e27c-4421-8989-926f84b8b5fc"
+	d.UUID = "GPU-526a5282-0840-465c-a499-fd3a78b7e352"
 	d.MinorNumber = Opt[uint32]{5, true}
-	d.Serial = Opt[string]{"1419646163534", true}
+	d.Serial = Opt[string]{"1642208099522", true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 134,
 	}, true}
 
 	d = &b.Devices[6]
 	d.Index = 6
-	d.UUID = "GPU-3c828906-c03d-44d3-9332-143b0d9b34cc"
+	d.UUID = "GPU-06858bf9-a399-435b-b9e2-c8cd014931bd"
 	d.MinorNumber = Opt[uint32]{6, true}
-	d.Serial = Opt[string]{"1518145019984", true}
+	d.Serial = Opt[string]{"1481276306341", true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 137,
 	}, true}
 
 	d = &b.Devices[7]
 	d.Index = 7
-	d.UUID = "GPU-6e97bb2e-0542-4b3f-9cb3-06f43e225b3c"
+	d.UUID = "GPU-1109146a-49ff-4fdc-8844-1873a720936c"
 	d.MinorNumber = Opt[uint32]{7, true}
-	d.Serial = Opt[string]{"1469806268184", true}
+	d.Serial = Opt[string]{"1613970809026", true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 138,
 	}, true}
@@ -7930,7 +7930,7 @@ func boardV100Sxm2_32gb() *Board {
 
 func boardVgpuRtxa6000_24q() *Board {
 	first := Device{
-		UUID:        "GPU-471565c1-b21e-42e5-8697-acafeb32f858",
+		UUID:        "GPU-4aca5c41-a5af-4bfc-be48-d626b54e1312",
 		MinorNumber: Opt[uint32]{0, true},
 		Properties: Properties{
 			Name:          Opt[string]{"NVIDIA RTXA6000-24Q", true},

@@ -11,12 +11,12 @@ func TestComplete(t *testing.T) {
 	for line, want := range map[string]string{
 		"|":                            "version profiles run status set unset fail heal reset events process mig play stage unstage cdi fakegpu completion",
 		"pr|":                          "profiles process",
-		"profiles |":                   "list show validate schema",
+		"profiles |":                   "list show validate import schema",
 		"profiles show t|":             "t4",
 		"status --|":                   "--help --root --run --output --watch --every",
 		"status -o |":                  "table json",
 		"status --output=j|":           "--output=json",
-		"run --profile g|":             "gb200 gh200",
+		"run --profile gb|":            "gb10 gb200 gb300",
 		"run --profile t4 -- |":        "",
 		"set --gpu a|":                 "all",
 		"set --gpu 0,|":                "", // filled in below

@@ -114,7 +114,7 @@ func TestUsage(t *testing.T) {
 		"unknown flag":            {[]string{"--bogus"}, `unknown flag --bogus`},
 		"unknown flag of run":     {[]string{"run", "--bogus", "--", "true"}, `unknown flag --bogus`},
 		"argument with a newline": {[]string{"a\nb"}, `unexpected argument a; b`},
-		"no subcommand":           {[]string{"profiles"}, `expected one of "list", "show", "validate", "schema"`},
+		"no subcommand":           {[]string{"profiles"}, `expected one of "list", "show", "validate", "import", "schema"`},
 		"superfluous argument":    {[]string{"version", "1"}, `unexpected argument 1`},
 		"no profile to show":      {[]string{"profiles", "show"}, `expected "<name>"`},
 		"no file to validate":     {[]string{"profiles", "validate"}, `expected "<file> ..."`},

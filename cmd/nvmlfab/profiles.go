@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/nvmlfab/nvmlfab/profiles"
@@ -20,25 +22,41 @@ type profilesCmd struct {
 type listCmd struct{}
 
 func (listCmd) Help() string {
-	return `Driver and product are what a program is told, memory is that of one GPU. Example:
+	return `Driver and product are what a program is told, memory is that of one GPU, and MIG how many instances a GPU can be cut
+into. A machine with GPUs of several boards has several products. Example:
 
     nvmlfab profiles list`
 }
 
 func (listCmd) Run() error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "NAME\tGPUS\tPRODUCT\tDRIVER\tMEMORY")
+	fmt.Fprintln(w, "NAME\tGPUS\tPRODUCT\tDRIVER\tMEMORY\tMIG")
 	for _, name := range profiles.Names() {
 		board, err := profiles.Shipped(name)
 		if err != nil {
 			return err
 		}
-		gpu, memory := board.Devices[0], "N/A"
-		if total, ok := gpu.Memory.TotalBytes.Get(); ok {
-			memory = fmt.Sprintf("%d MiB", total>>20)
+		each := func(of func(*profiles.Device) string) string {
+			var all []string
+			for i := range board.Devices {
+				all = append(all, of(&board.Devices[i]))
+			}
+			return strings.Join(slices.Compact(all), ", ")
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n",
-			name, len(board.Devices), gpu.Name.Or("N/A"), board.System.DriverVersion.Or("N/A"), memory)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", name, len(board.Devices),
+			each(func(d *profiles.Device) string { return d.Name.Or("N/A") }), board.System.DriverVersion.Or("N/A"),
+			each(func(d *profiles.Device) string {
+				if total, ok := d.Memory.TotalBytes.Get(); ok {
+					return fmt.Sprintf("%d MiB", total>>20)
+				}
+				return "N/A"
+			}),
+			each(func(d *profiles.Device) string {
+				if most, ok := d.MIG.MaxGPUInstances.Get(); ok && most > 0 {
+					return fmt.Sprint(most)
+				}
+				return "-"
+			}))
 	}
 	return w.Flush()
 }

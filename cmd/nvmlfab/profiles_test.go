@@ -19,14 +19,18 @@ func TestList(t *testing.T) {
 	assert.Empty(t, out.stderr)
 	lines := strings.Split(strings.TrimSuffix(out.stdout, "\n"), "\n")
 	columns := regexp.MustCompile(` {2,}`)
-	assert.Equal(t, []string{"NAME", "GPUS", "PRODUCT", "DRIVER", "MEMORY"}, columns.Split(lines[0], -1))
+	assert.Equal(t, []string{"NAME", "GPUS", "PRODUCT", "DRIVER", "MEMORY", "MIG"}, columns.Split(lines[0], -1))
 	var names []string
 	for _, line := range lines[1:] {
 		row := columns.Split(line, -1)
-		require.Len(t, row, 5)
+		require.Len(t, row, 6)
 		names = append(names, row[0])
-		if row[0] == "h100" {
-			assert.Equal(t, []string{"h100", "8", "NVIDIA H100 80GB HBM3", "580.105.08", "81559 MiB"}, row)
+		if want := map[string][]string{
+			"h100":  {"h100", "8", "NVIDIA H100 80GB HBM3", "580.105.08", "81559 MiB", "7"},
+			"gb10":  {"gb10", "1", "NVIDIA GB10", "580.142", "N/A", "-"},
+			"mixed": {"mixed", "4", "Tesla T4, NVIDIA L4, NVIDIA L40S, NVIDIA GeForce RTX 4080 SUPER", "595.91.07", "15360 MiB, 23034 MiB, 46068 MiB, 16376 MiB", "-"},
+		}[row[0]]; want != nil {
+			assert.Equal(t, want, row)
 		}
 	}
 	assert.Equal(t, profiles.Names(), names)
