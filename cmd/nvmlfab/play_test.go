@@ -26,7 +26,7 @@ func TestShippedScenarios(t *testing.T) {
 			out := onWith(t, t.TempDir(), []string{"NVMLFAB_PROFILE=" + board}, "play", "--check", name)
 			d := &b.Devices[0]
 			small := d.Memory.TotalBytes.Valid && d.Memory.TotalBytes.Value < 10<<30
-			uncounted := name == "falling-gpu" && (!d.ECC.ModeCurrent.Value || !d.ECC.Errors.Volatile.SingleBit.DeviceMemory.Valid)
+			uncounted := name == "falling-gpu" && (!bool(d.ECC.ModeCurrent.Value) || !d.ECC.Errors.Volatile.SingleBit.DeviceMemory.Valid)
 			if name != "thermal-runaway" && (small || uncounted) {
 				assert.Regexp(t, "does not count|ECC is off|are more than the [0-9]+ MiB that are free", out.stderr, "%s on %s", name, board)
 				continue
