@@ -112,7 +112,7 @@ func documents(data []byte) ([]*yaml.Node, error) {
 		if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return nil, syntax(err, data)
+			return nil, Syntax(err, data)
 		}
 		root := resolve(doc.Content[0])
 		switch {
@@ -135,8 +135,8 @@ func documents(data []byte) ([]*yaml.Node, error) {
 
 var errEmpty = errors.New("is empty: want at least extends or devices")
 
-// syntax takes the line from an error of the YAML parser, or finds it if the parser does not say.
-func syntax(err error, data []byte) error {
+// Syntax takes the line from an error of the YAML parser about some text, or finds it if the parser does not say.
+func Syntax(err error, data []byte) error {
 	text, ok := strings.CutPrefix(err.Error(), "yaml: ")
 	if !ok {
 		return err

@@ -136,7 +136,11 @@ mig-configs:
     - devices: [3]
       device-filter: "0x20B510DE"
       mig-enabled: true
-    - devices: [4]
+    - &four
+      devices: [&number 4]
+      mig-enabled: true
+    - *four
+    - devices: [*number]
       mig-enabled: true
 `))
 	const half = "2:3g.40gb@4[0:3g.40gb@0] 7:1g.10gb@0[0:1g.10gb@0] 8:1g.10gb@1[0:1g.10gb@0] 9:1g.10gb@2[0:1g.10gb@0] 10:1g.10gb@3[0:1g.10gb@0]"
@@ -177,17 +181,19 @@ func TestMIGApplyMistakes(t *testing.T) {
 	const entry = head + "  - devices: [0]\n    mig-enabled: true\n    mig-devices:\n"
 	const first = head + "  - {devices: [1], mig-enabled: false}\n" // would change something if it were obeyed
 	for text, want := range map[string]string{
-		"":                                   "config.yaml: the file is empty",
-		"- a\n":                              "config.yaml:1: the file: want keys and values",
-		"a: [\n":                             "config.yaml: yaml: line",
-		"mig-configs: {}\n":                  "config.yaml:1: version is missing: want v1",
-		"version: v2\nmig-configs: {}\n":     `config.yaml:1: version: want v1, not "v2"`,
-		"version: v1\n":                      "config.yaml:1: mig-configs is missing",
-		"version: v1\nmig-configs: {}\n":     "config.yaml:2: mig-configs is empty",
-		"version: v1\nmig_configs: {}\n":     `config.yaml:2: the file: unknown key "mig_configs"`,
-		head + "  - devices: all\n":          "config.yaml:4: a[0]: mig-enabled is missing",
-		head + "  - mig-enabled: true\n":     "config.yaml:4: a[0]: devices is missing",
-		head + "  - {devices: some, x: 1}\n": `config.yaml:4: a[0]: unknown key "x"`,
+		"":                                    "config.yaml: the file is empty",
+		"- a\n":                               "config.yaml:1: the file: want keys and values",
+		"a: [\n":                              "config.yaml:1: is not YAML: ",
+		"version: v1\nmig-configs:\n\ta: 1\n": "config.yaml:3: is not YAML: found character that cannot start any token",
+		head + "  - {devices: [1], mig-enabled: false}\n---\nversion: v1\n": "config.yaml:5: a second document: a file has one",
+		"mig-configs: {}\n":                                                                     "config.yaml:1: version is missing: want v1",
+		"version: v2\nmig-configs: {}\n":                                                        `config.yaml:1: version: want v1, not "v2"`,
+		"version: v1\n":                                                                         "config.yaml:1: mig-configs is missing",
+		"version: v1\nmig-configs: {}\n":                                                        "config.yaml:2: mig-configs is empty",
+		"version: v1\nmig_configs: {}\n":                                                        `config.yaml:2: the file: unknown key "mig_configs"`,
+		head + "  - devices: all\n":                                                             "config.yaml:4: a[0]: mig-enabled is missing",
+		head + "  - mig-enabled: true\n":                                                        "config.yaml:4: a[0]: devices is missing",
+		head + "  - {devices: some, x: 1}\n":                                                    `config.yaml:4: a[0]: unknown key "x"`,
 		head + "  - {devices: some, mig-enabled: true}\n":                                       `config.yaml:4: a[0].devices: want all, or a list of indices, not "some"`,
 		head + "  - {devices: [x], mig-enabled: true}\n":                                        `want the index of a GPU, not "x"`,
 		head + "  - {devices: all, mig-enabled: 1}\n":                                           `a[0].mig-enabled: want true or false, not "1"`,

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -93,6 +95,23 @@ func (f migFile) wrong(n *yaml.Node, format string, args ...any) error {
 	return fmt.Errorf("%s:%d: %s", f.name, n.Line, fmt.Sprintf(format, args...))
 }
 
+// syntax is an error of the YAML parser.
+func (f migFile) syntax(err error, text []byte) error {
+	var at *profiles.Error
+	if err = profiles.Syntax(err, text); errors.As(err, &at) {
+		return fmt.Errorf("%s:%d: %s", f.name, at.Line, at.Text)
+	}
+	return fmt.Errorf("%s: %w", f.name, err)
+}
+
+// pointed is the node that an alias stands for; any other node itself.
+func pointed(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
 // pairs calls use for each key of a mapping, and refuses keys that use does not know or that occur twice.
 func (f migFile) pairs(n *yaml.Node, what string, use func(key, value *yaml.Node) (known bool, err error)) error {
 	if n.Kind != yaml.MappingNode {
@@ -100,10 +119,7 @@ func (f migFile) pairs(n *yaml.Node, what string, use func(key, value *yaml.Node
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		if value.Kind == yaml.AliasNode {
-			value = value.Alias
-		}
+		key, value := n.Content[i], pointed(n.Content[i+1])
 		if seen[key.Value] {
 			return f.wrong(key, "%s: %.40q is there twice", what, key.Value)
 		}
@@ -121,12 +137,19 @@ func (f migFile) pairs(n *yaml.Node, what string, use func(key, value *yaml.Node
 
 // config reads the configuration of a name; without a name, the only one.
 func (f migFile) config(text []byte, name string) ([]migEntry, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.name, err)
-	}
-	if len(doc.Content) == 0 {
+	var doc, another yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	switch err := decoder.Decode(&doc); {
+	case errors.Is(err, io.EOF):
 		return nil, fmt.Errorf("%s: the file is empty", f.name)
+	case err != nil:
+		return nil, f.syntax(err, text)
+	}
+	switch err := decoder.Decode(&another); {
+	case err == nil:
+		return nil, f.wrong(&another, "a second document: a file has one")
+	case !errors.Is(err, io.EOF):
+		return nil, f.syntax(err, text)
 	}
 	var version, configs, found *yaml.Node
 	err := f.pairs(doc.Content[0], "the file", func(key, value *yaml.Node) (bool, error) {
@@ -178,7 +201,7 @@ func (f migFile) entries(config string, n *yaml.Node) (list []migEntry, err erro
 		return nil, f.wrong(n, "%s: want a list of entries with devices and mig-enabled", config)
 	}
 	for i, item := range n.Content {
-		e, err := f.entry(fmt.Sprintf("%s[%d]", config, i), item)
+		e, err := f.entry(fmt.Sprintf("%s[%d]", config, i), pointed(item))
 		if err != nil {
 			return nil, err
 		}
@@ -223,6 +246,7 @@ func (f migFile) entry(what string, n *yaml.Node) (e migEntry, err error) {
 	case devices.Kind == yaml.SequenceNode:
 		e.devices = []*yaml.Node{}
 		for _, index := range devices.Content {
+			index = pointed(index)
 			if _, err := strconv.ParseUint(index.Value, 10, 16); err != nil || index.Kind != yaml.ScalarNode {
 				return e, f.wrong(index, "%s.devices: want the index of a GPU, not %.40q", what, index.Value)
 			}
@@ -256,6 +280,7 @@ func (f migFile) filter(what string, n *yaml.Node) (ids []uint32, err error) {
 	}
 	ids = []uint32{}
 	for _, item := range list {
+		item = pointed(item)
 		id, err := strconv.ParseUint(item.Value, 0, 32)
 		if err != nil || item.Kind != yaml.ScalarNode {
 			return nil, f.wrong(item, "%s.device-filter: want a PCI device id such as 0x233010DE, not %.40q", what, item.Value)
