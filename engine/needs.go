@@ -36,8 +36,13 @@ var restricted = []struct {
 	{AutoBoostedClocks, abi.RESTRICTED_API_SET_AUTO_BOOSTED_CLOCKS},
 }
 
-// permitted says whether the caller may do what needs that with the GPU of a handle. Without such a GPU the defaults count.
+// permitted says whether the caller may do what needs that with the GPU of a handle. Without such a GPU the defaults count. Nobody
+// may configure MIG where only some MIG devices are shown, as in a container that was given those: the driver's device node for that
+// is not shown there.
 func (s *Snapshot) permitted(handle uintptr, need Need) bool {
+	if need&MIGConfig != 0 && s.showsPart(handle) {
+		return false
+	}
 	if need&(MIGConfig|ApplicationsClocks|AutoBoostedClocks) == 0 || s.generation.engine.host.Admin() {
 		return true
 	}
@@ -51,6 +56,13 @@ func (s *Snapshot) permitted(handle uintptr, need Need) bool {
 		}
 	}
 	return need&MIGConfig == 0
+}
+
+// showsPart says whether the program sees only some MIG devices of the GPU that the object of a handle is or is a part of.
+func (s *Snapshot) showsPart(handle uintptr) bool {
+	key, ok := s.key(handle)
+	return ok && !ofProcess(key.Kind) && key.Kind != host.Unit && uint64(key.Device) < uint64(len(s.Devices)) &&
+		s.Devices[key.Device].MIG.Visible != nil
 }
 
 // resolve returns the object that a handle stands for, and the GPU that the object is or is a part of. It checks

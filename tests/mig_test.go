@@ -574,3 +574,34 @@ func TestMIGCase31StaleHandles(t *testing.T) {
 	_, ret := get[uint64](c, "nvmlDeviceGetMigDeviceHandleByIndex", gpu, 0)
 	assert.Equal(t, nvml.ERROR_NOT_SUPPORTED, ret, "MIG is off")
 }
+
+// TestMIGHidden: a program that sees one of a GPU's MIG devices, as in a container that was given one, counts the others when it asks
+// what fits, and may not configure MIG: it would not see what it makes.
+func TestMIGHidden(t *testing.T) {
+	needsRoot(t)
+	n := newMIGNode(t, 550, "extends: h100\ncount: 1\n")
+	n.run(t, "-mig 1").succeeds(t)
+	n.run(t, "mig -cgi 9,14,19:2 -C").succeeds(t) // memory slices 4 to 7, 0 and 1, and 2
+	free := func(n migNode) (all []string) {
+		for _, m := range lgipRow.FindAllStringSubmatch(n.run(t, "mig -lgip").succeeds(t).stdout, -1) {
+			all = append(all, m[2]+" "+m[3])
+		}
+		return all
+	}
+	part := n
+	part.profile = filepath.Join(t.TempDir(), "part.yaml")
+	require.NoError(t, os.WriteFile(part.profile, []byte("extends: h100\ncount: 1\ndevice_defaults: {mig: {visible: [gi2/ci0]}}\n"), 0o644))
+	assert.Equal(t, []string{"19 1/7", "20 1/1", "15 0/4", "14 0/3", "9 0/2", "5 0/1", "0 0/1"}, free(part))
+	assert.Equal(t, free(n), free(part))
+	assert.Equal(t, []string{"  MIG 3g.40gb     Device  0:"}, regexp.MustCompile(`(?m)^  MIG .*:`).FindAllString(strings.ReplaceAll(
+		part.run(t, "-L").succeeds(t).stdout, " (UUID", "\n"), -1))
+	before := n.run(t, "-L").succeeds(t).stdout
+	for _, line := range []string{"mig -cgi 19", "mig -cgi 19:3", "mig -cgi 19:0", "mig -dci", "mig -dgi", "mig -cci -gi 2"} {
+		out := part.run(t, line)
+		assert.EqualValues(t, nvml.ERROR_NO_PERMISSION, out.code, "%s: %s", line, out.stdout)
+		assert.Contains(t, out.stdout, "Insufficient Permissions", line)
+	}
+	assert.Equal(t, before, n.run(t, "-L").succeeds(t).stdout)
+	n.run(t, "mig -cgi 19:3 -C").succeeds(t)
+	assert.Equal(t, "19 0/7", free(part)[0], "what others make counts at once")
+}
