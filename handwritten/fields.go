@@ -54,6 +54,8 @@ func smoothing(d dev, field, scope uint32) (uint32, abi.Return) {
 	switch {
 	case field == abi.FI_PWR_SMOOTHING_MAX_NUM_PRESET_PROFILES:
 		return uint32(len(s.Profiles)), abi.SUCCESS
+	case field == abi.FI_PWR_SMOOTHING_DELAYED_PWR_SMOOTHING_SUPPORTED:
+		return 1, abi.SUCCESS // its parameters can be set, see change.Tx.SmoothingParameter
 	case field == abi.FI_PWR_SMOOTHING_ACTIVE_PRESET_PROFILE:
 		return opt(s.ActiveProfile)
 	case field == abi.FI_PWR_SMOOTHING_MIN_PERCENT_TMP_FLOOR_SETTING:
@@ -76,6 +78,14 @@ var smoothingProfile = map[uint32]func(*profiles.SmoothingProfile) profiles.Opt[
 	abi.FI_PWR_SMOOTHING_PROFILE_RAMP_DOWN_RATE:    func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return milli(p.RampDownRate) },
 	abi.FI_PWR_SMOOTHING_PROFILE_RAMP_DOWN_HYST_VAL: func(p *profiles.SmoothingProfile) profiles.Opt[float64] {
 		return p.RampDownHysteresis
+	},
+	abi.FI_PWR_SMOOTHING_PROFILE_SECONDARY_POWER_FLOOR: func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return p.SecondaryFloorW },
+	abi.FI_PWR_SMOOTHING_PROFILE_PRIMARY_FLOOR_ACT_WIN_MULT: func(p *profiles.SmoothingProfile) profiles.Opt[float64] {
+		return p.ActivationWindows
+	},
+	abi.FI_PWR_SMOOTHING_PROFILE_PRIMARY_FLOOR_TAR_WIN_MULT: func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return p.TargetWindows },
+	abi.FI_PWR_SMOOTHING_PROFILE_PRIMARY_FLOOR_ACT_OFFSET: func(p *profiles.SmoothingProfile) profiles.Opt[float64] {
+		return p.ActivationOffsetW
 	},
 }
 

@@ -13,6 +13,15 @@ func DeviceGetPowerUsage(d *engine.Device) (uint32, abi.Return) { return opt(d.R
 // DeviceGetTotalEnergyConsumption is the energy used since the driver was loaded, in mJ.
 func DeviceGetTotalEnergyConsumption(d *engine.Device) (uint64, abi.Return) { return opt(d.Energy()) }
 
+var powerSources = map[string]abi.PowerSource_t{
+	"ac": abi.POWER_SOURCE_AC, "battery": abi.POWER_SOURCE_BATTERY, "undersized": abi.POWER_SOURCE_UNDERSIZED,
+}
+
+// DeviceGetPowerSource is where the power comes from.
+func DeviceGetPowerSource(d *engine.Device) (abi.PowerSource_t, abi.Return) {
+	return opt(named(d.Power.Source, powerSources))
+}
+
 // requestedLimit is the power limit that was requested, or the enforced one if none was.
 func requestedLimit(requested, enforced profiles.Opt[uint32]) profiles.Opt[uint32] {
 	if requested.Valid {

@@ -64,6 +64,10 @@ func TestPowerLimits(t *testing.T) {
 	refuses(t, abi.ERROR_NOT_SUPPORTED)(DeviceGetPowerManagementLimitConstraints(d))
 	refuses(t, abi.ERROR_NOT_SUPPORTED)(DeviceGetPowerManagementMode(d))
 
+	refuses(t, abi.ERROR_NOT_SUPPORTED)(DeviceGetPowerSource(d))
+	d = gpu(t, like("power: {source: undersized}"))
+	answers(t, abi.POWER_SOURCE_UNDERSIZED)(DeviceGetPowerSource(d))
+
 	d = gpu(t, like("power: {requested_limit_mw: 500000, management_mode: disabled}"))
 	answers(t, 500000)(DeviceGetPowerManagementLimit(d))
 	answers(t, 700000)(DeviceGetEnforcedPowerLimit(d))

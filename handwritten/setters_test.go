@@ -80,20 +80,30 @@ func TestSettersAreSeen(t *testing.T) {
 	require.Equal(t, abi.SUCCESS, DevicePowerSmoothingSetState(seen(e), &abi.PowerSmoothingState_v1_t{State: abi.FEATURE_ENABLED}))
 	require.Equal(t, abi.SUCCESS, DevicePowerSmoothingActivatePresetProfile(seen(e), &abi.PowerSmoothingProfile_v1_t{}))
 	require.Equal(t, abi.SUCCESS, DevicePowerSmoothingUpdatePresetProfileParam(seen(e), &abi.PowerSmoothingProfile_v1_t{ParamId: 1, Value: 250}))
+	for parameter := range uint32(4) {
+		p := abi.PowerSmoothingProfile_v1_t{ProfileId: 1, ParamId: 4 + parameter, Value: float64(100 + parameter)}
+		require.Equal(t, abi.SUCCESS, DevicePowerSmoothingUpdatePresetProfileParam(seen(e), &p))
+	}
+	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, DevicePowerSmoothingUpdatePresetProfileParam(seen(e), &abi.PowerSmoothingProfile_v1_t{ParamId: 8}))
 	require.Equal(t, abi.SUCCESS, DeviceSetNvLinkDeviceLowPowerThreshold(seen(e), &abi.NvLinkPowerThres_t{LowPwrThreshold: 55}))
 	for field, want := range map[[2]uint32]uint32{
-		{abi.FI_PWR_SMOOTHING_ENABLED}:                       1,
-		{abi.FI_PWR_SMOOTHING_ACTIVE_PRESET_PROFILE}:         0,
-		{abi.FI_PWR_SMOOTHING_MAX_NUM_PRESET_PROFILES}:       2,
-		{abi.FI_PWR_SMOOTHING_MAX_PERCENT_TMP_FLOOR_SETTING}: 90,
-		{abi.FI_PWR_SMOOTHING_PROFILE_PERCENT_TMP_FLOOR}:     20,
-		{abi.FI_PWR_SMOOTHING_PROFILE_RAMP_UP_RATE}:          250_000,
-		{abi.FI_PWR_SMOOTHING_PROFILE_RAMP_DOWN_HYST_VAL, 1}: 7,
-		{abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD}:              55,
-		{abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_MIN}:          1,
-		{abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_MAX}:          8191,
-		{abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_UNITS}:        abi.NVLINK_LOW_POWER_THRESHOLD_UNIT_100US,
-		{abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_SUPPORTED}:    1,
+		{abi.FI_PWR_SMOOTHING_ENABLED}:                               1,
+		{abi.FI_PWR_SMOOTHING_ACTIVE_PRESET_PROFILE}:                 0,
+		{abi.FI_PWR_SMOOTHING_MAX_NUM_PRESET_PROFILES}:               2,
+		{abi.FI_PWR_SMOOTHING_MAX_PERCENT_TMP_FLOOR_SETTING}:         90,
+		{abi.FI_PWR_SMOOTHING_DELAYED_PWR_SMOOTHING_SUPPORTED}:       1,
+		{abi.FI_PWR_SMOOTHING_PROFILE_PERCENT_TMP_FLOOR}:             20,
+		{abi.FI_PWR_SMOOTHING_PROFILE_RAMP_UP_RATE}:                  250_000,
+		{abi.FI_PWR_SMOOTHING_PROFILE_RAMP_DOWN_HYST_VAL, 1}:         7,
+		{abi.FI_PWR_SMOOTHING_PROFILE_SECONDARY_POWER_FLOOR, 1}:      100,
+		{abi.FI_PWR_SMOOTHING_PROFILE_PRIMARY_FLOOR_ACT_WIN_MULT, 1}: 101,
+		{abi.FI_PWR_SMOOTHING_PROFILE_PRIMARY_FLOOR_TAR_WIN_MULT, 1}: 102,
+		{abi.FI_PWR_SMOOTHING_PROFILE_PRIMARY_FLOOR_ACT_OFFSET, 1}:   103,
+		{abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD}:                      55,
+		{abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_MIN}:                  1,
+		{abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_MAX}:                  8191,
+		{abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_UNITS}:                abi.NVLINK_LOW_POWER_THRESHOLD_UNIT_100US,
+		{abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_SUPPORTED}:            1,
 	} {
 		values := []abi.FieldValue_t{{FieldId: field[0], ScopeId: field[1]}}
 		require.Equal(t, abi.SUCCESS, DeviceGetFieldValues(seen(e), values))

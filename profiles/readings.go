@@ -123,6 +123,8 @@ type Power struct {
 	PowerState Opt[PState] `yaml:"power_state"`
 	// TotalEnergyConsumptionMJ is the energy used since the driver was loaded, in mJ.
 	TotalEnergyConsumptionMJ Opt[uint64] `yaml:"total_energy_consumption_mj"`
+	// Source is where the power comes from; undersized is a supply that is too weak.
+	Source Opt[string] `yaml:"source" enum:"ac,battery,undersized"`
 	// Smoothing says whether the power is smoothed; no_permission means that the driver refuses to tell.
 	Smoothing Opt[string] `yaml:"smoothing" enum:"enabled,disabled,no_permission=insufficient_permissions"`
 }
@@ -149,6 +151,14 @@ type SmoothingProfile struct {
 	RampDownRate Opt[float64] `yaml:"ramp_down_rate"`
 	// RampDownHysteresis is how long the power stays up before it falls, in ms.
 	RampDownHysteresis Opt[float64] `yaml:"ramp_down_hysteresis"`
+	// SecondaryFloorW is the lowest power that is drawn while the GPU works, in W.
+	SecondaryFloorW Opt[float64] `yaml:"secondary_floor_w"`
+	// ActivationWindows is over how many windows the power is averaged that decides which floor applies; 0 is the first floor always.
+	ActivationWindows Opt[float64] `yaml:"activation_windows"`
+	// TargetWindows is over how many windows the power is averaged that the first floor follows; 0 is FloorPercent instead.
+	TargetWindows Opt[float64] `yaml:"target_windows"`
+	// ActivationOffsetW is added to SecondaryFloorW: below the sum, the first floor applies. In W.
+	ActivationOffsetW Opt[float64] `yaml:"activation_offset_w"`
 }
 
 // WorkloadPowerProfiles are the power profiles that the board has for kinds of work.

@@ -175,6 +175,9 @@ func (c *checker) power(dev nvml.Device, d *profiles.Device) {
 	if branch(c.T, c.board) >= 590 {
 		mode = nvml.ERROR_DEPRECATED
 	}
+	c.says("nvmlDeviceGetPowerSource", named(p.Source, map[string]nvml.PowerSource{
+		"ac": nvml.POWER_SOURCE_AC, "battery": nvml.POWER_SOURCE_BATTERY, "undersized": nvml.POWER_SOURCE_UNDERSIZED,
+	}))(dev.GetPowerSource())
 	c.says("nvmlDeviceGetPowerManagementMode", mode)(dev.GetPowerManagementMode())
 	state := given(p.PowerState)
 	if branch(c.T, c.board) >= 595 {

@@ -33,6 +33,9 @@ func (t *Tx) notice(i int, before, after *profiles.Device) {
 	if before.Clocks != after.Clocks || before.ClockOffsets != after.ClockOffsets {
 		send(abi.EventTypeClock, 0)
 	}
+	if before.Power.Source != after.Power.Source {
+		send(abi.EventTypePowerSourceChange, 0)
+	}
 	if f := after.Failure; f.Xid.Code.Valid && !f.Waits() && f != before.Failure {
 		send(abi.EventTypeXidCriticalError, f.Xid.Code.Value)
 	}

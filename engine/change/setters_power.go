@@ -49,6 +49,18 @@ func (t *Tx) SmoothingProfile(i int, number uint32) abi.Return {
 	return t.put(i, profiles.Settings{"power_smoothing.active_profile": number})
 }
 
+// smoothingParameters are the parameters of a profile of power smoothing, by their numbers.
+var smoothingParameters = map[uint32]func(*profiles.SmoothingProfile) *profiles.Opt[float64]{
+	abi.POWER_SMOOTHING_PROFILE_PARAM_PERCENT_TMP_FLOOR:          func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.FloorPercent },
+	abi.POWER_SMOOTHING_PROFILE_PARAM_RAMP_UP_RATE:               func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.RampUpRate },
+	abi.POWER_SMOOTHING_PROFILE_PARAM_RAMP_DOWN_RATE:             func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.RampDownRate },
+	abi.POWER_SMOOTHING_PROFILE_PARAM_RAMP_DOWN_HYSTERESIS:       func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.RampDownHysteresis },
+	abi.POWER_SMOOTHING_PROFILE_PARAM_SECONDARY_POWER_FLOOR:      func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.SecondaryFloorW },
+	abi.POWER_SMOOTHING_PROFILE_PARAM_PRIMARY_FLOOR_ACT_WIN_MULT: func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.ActivationWindows },
+	abi.POWER_SMOOTHING_PROFILE_PARAM_PRIMARY_FLOOR_TAR_WIN_MULT: func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.TargetWindows },
+	abi.POWER_SMOOTHING_PROFILE_PARAM_PRIMARY_FLOOR_ACT_OFFSET:   func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.ActivationOffsetW },
+}
+
 // SmoothingParameter changes a profile of power smoothing.
 func (t *Tx) SmoothingParameter(i int, number, parameter uint32, value float64) abi.Return {
 	d, err := t.Device(i)
@@ -61,27 +73,22 @@ func (t *Tx) SmoothingParameter(i int, number, parameter uint32, value float64) 
 	}
 	all := slices.Clone(d.PowerSmoothing.Profiles)
 	p := &all[number]
-	switch parameter {
-	case abi.POWER_SMOOTHING_PROFILE_PARAM_PERCENT_TMP_FLOOR:
-		if value < d.PowerSmoothing.MinFloorPercent.Or(0) || value > d.PowerSmoothing.MaxFloorPercent.Or(100) {
-			return abi.ERROR_INVALID_ARGUMENT
-		}
-		p.FloorPercent = profiles.Some(value)
-	case abi.POWER_SMOOTHING_PROFILE_PARAM_RAMP_UP_RATE:
-		p.RampUpRate = profiles.Some(value)
-	case abi.POWER_SMOOTHING_PROFILE_PARAM_RAMP_DOWN_RATE:
-		p.RampDownRate = profiles.Some(value)
-	case abi.POWER_SMOOTHING_PROFILE_PARAM_RAMP_DOWN_HYSTERESIS:
-		p.RampDownHysteresis = profiles.Some(value)
-	default:
+	if parameter == abi.POWER_SMOOTHING_PROFILE_PARAM_PERCENT_TMP_FLOOR &&
+		(value < d.PowerSmoothing.MinFloorPercent.Or(0) || value > d.PowerSmoothing.MaxFloorPercent.Or(100)) {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	of, known := smoothingParameters[parameter]
+	if !known {
 		return abi.ERROR_NOT_SUPPORTED
 	}
+	*of(p) = profiles.Some(value)
 	list := make([]any, len(all))
 	for n, p := range all {
 		values := map[string]any{}
 		for key, value := range map[string]profiles.Opt[float64]{
 			"floor_percent": p.FloorPercent, "ramp_up_rate": p.RampUpRate, "ramp_down_rate": p.RampDownRate,
-			"ramp_down_hysteresis": p.RampDownHysteresis,
+			"ramp_down_hysteresis": p.RampDownHysteresis, "secondary_floor_w": p.SecondaryFloorW,
+			"activation_windows": p.ActivationWindows, "target_windows": p.TargetWindows, "activation_offset_w": p.ActivationOffsetW,
 		} {
 			if value.Valid {
 				values[key] = value.Value

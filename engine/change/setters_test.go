@@ -182,11 +182,12 @@ func TestSetters(t *testing.T) {
 		{"no smoothing profile", func(t *Tx, i int) abi.Return { return t.SmoothingProfile(i, 2) }, invalid, nil, nil},
 		{"smoothing floor", func(t *Tx, i int) abi.Return { return t.SmoothingParameter(i, 0, 0, 30.5) }, ok,
 			func(d *profiles.Device) any { return fmt.Sprint(d.PowerSmoothing.Profiles) },
-			"[{{30.5 true} {100 true} {0 false} {0 false}} {{50 true} {0 false} {0 false} {0 false}}]"},
+			"[{{30.5 true} {100 true} {0 false} {0 false} {0 false} {0 false} {0 false} {0 false}} {{50 true} {0 false} {0 false} {0 false} {0 false} {0 false} {0 false} {0 false}}]"},
 		{"smoothing floor too low", func(t *Tx, i int) abi.Return { return t.SmoothingParameter(i, 0, 0, 9) }, invalid, nil, nil},
 		{"smoothing ramp", func(t *Tx, i int) abi.Return { return t.SmoothingParameter(i, 1, 2, 7) }, ok,
 			func(d *profiles.Device) any { return d.PowerSmoothing.Profiles[1].RampDownRate.Value }, 7.0},
-		{"smoothing of later GPUs", func(t *Tx, i int) abi.Return { return t.SmoothingParameter(i, 1, 5, 7) }, unsupported, nil, nil},
+		{"smoothing windows", func(t *Tx, i int) abi.Return { return t.SmoothingParameter(i, 1, 5, 7) }, ok,
+			func(d *profiles.Device) any { return d.PowerSmoothing.Profiles[1].ActivationWindows.Value }, 7.0},
 		{"no smoothing parameter", func(t *Tx, i int) abi.Return { return t.SmoothingParameter(i, 1, 8, 7) }, invalid, nil, nil},
 		{"power profiles", func(t *Tx, i int) abi.Return {
 			return t.PowerProfiles(i, abi.POWER_PROFILE_OPERATION_SET, bit(0, 1, 40))
@@ -449,4 +450,14 @@ func TestClockEvents(t *testing.T) {
 	require.Len(t, s.State.Events, 1)
 	assert.Equal(t, uint64(abi.EventTypeClock), s.State.Events[0].Type)
 	assert.Len(t, after(t, s, func(tx *Tx) abi.Return { return tx.ComputeMode(0, abi.COMPUTEMODE_PROHIBITED) }).State.Events, 1)
+}
+
+// TestPowerSourceEvent: who waits for changes of the power source hears of a battery.
+func TestPowerSourceEvent(t *testing.T) {
+	s := after(t, source(t), func(tx *Tx) abi.Return {
+		require.NoError(t, tx.Set(0, ByUser, 0, profiles.Settings{"power.source": "battery", "power.current_draw_mw": 20000}))
+		return ok
+	})
+	require.Len(t, s.State.Events, 1)
+	assert.Equal(t, uint64(abi.EventTypePowerSourceChange), s.State.Events[0].Type)
 }

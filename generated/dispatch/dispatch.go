@@ -231,6 +231,7 @@ var calls = [...]Function{
 	264: callDeviceGetNumFans,
 	265: callDeviceGetNumGpuCores,
 	266: callDeviceGetPcieLinkMaxSpeed,
+	267: callDeviceGetPowerSource,
 	268: callGpuInstanceGetComputeInstanceProfileInfoV,
 	272: callDeviceGetDefaultEccMode,
 	273: callDeviceGetDynamicPstatesInfo,
@@ -3601,6 +3602,23 @@ func callDeviceGetPowerMizerMode_v1(s *engine.Snapshot, a unsafe.Pointer) abi.Re
 		return ret
 	}
 	marshal.Put(p1, unsafe.Pointer(&v1), 12)
+	return abi.SUCCESS
+}
+
+func callDeviceGetPowerSource(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetPowerSource(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.PowerSource_t)(p1) = r1
 	return abi.SUCCESS
 }
 

@@ -1167,9 +1167,8 @@ nvmlReturn_t nvmlDeviceGetPowerMizerMode_v1(nvmlDevice_t device, nvmlDevicePower
 
 nvmlReturn_t nvmlDeviceGetPowerSource(nvmlDevice_t device, nvmlPowerSource_t *powerSource)
 {
-    (void)device;
-    (void)powerSource;
-    return nvmlfab_stub(11006055);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(powerSource)};
+    return nvmlfab_gate(267, 11006055, a);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerState(nvmlDevice_t device, nvmlPstates_t *pState)
