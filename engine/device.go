@@ -13,14 +13,10 @@ type Device struct {
 	Instance *ComputeInstance // of a MIG device; nil for a whole GPU
 	meter    *simulate.Meter
 	fault    *fault
-	record   *state.Record // what has changed about the GPU; nil for a MIG device
-	damaged  *Device       // the GPU once its memory has an uncorrectable error; nil unless it fails so
+	// accounted are the processes that ended on the GPU; none for a MIG device.
+	accounted []state.Accounted
+	damaged   *Device // the GPU once its memory has an uncorrectable error; nil unless it fails so
 }
 
 // Accounted are the processes that ended on the GPU while accounting was on, oldest first.
-func (d *Device) Accounted() []state.Accounted {
-	if d.record == nil {
-		return nil
-	}
-	return d.record.Accounted
-}
+func (d *Device) Accounted() []state.Accounted { return d.accounted }

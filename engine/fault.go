@@ -83,7 +83,7 @@ func (d *Device) damage() *Device {
 	if err != nil { // a counter at its end does not count any further
 		return nil
 	}
-	return &Device{view: d.view, Device: device, meter: d.meter, fault: d.fault, record: d.record}
+	return &Device{view: d.view, Device: device, meter: d.meter, fault: d.fault, accounted: d.accounted}
 }
 
 // Found is the result of a look-up of the device's handle: GPU_IS_LOST if the GPU was lost when NVML started and still

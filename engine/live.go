@@ -300,7 +300,9 @@ func (g *generation) show(i int, now int64) (shown, error) {
 		of.ends = ends
 	}
 	var err error
-	of.device, of.meter, err = g.live.Meter(i, now)
+	if of.device, of.meter, err = g.live.Meter(i, now); err == nil {
+		of.accounted, err = g.live.Accounted(i, now)
+	}
 	return of, err
 }
 

@@ -68,8 +68,9 @@ type Unit struct {
 
 // shown is a GPU as a snapshot is to show it, and what its readings and counters follow.
 type shown struct {
-	device *profiles.Device
-	meter  *simulate.Meter
+	device    *profiles.Device
+	meter     *simulate.Meter
+	accounted []state.Accounted
 
 	// What they are made of. They stay as they are for as long as that does, and nothing in it ends by itself.
 	node, record *state.Record
@@ -103,7 +104,7 @@ func (g *generation) snapshot(n Node, gpus []shown) *Snapshot {
 	for i := range devices {
 		d := &devices[i]
 		d.view, d.Device, d.meter = s.view(host.Device, uint32(i), 0), gpus[i].device, gpus[i].meter
-		d.record = gpus[i].record
+		d.accounted = gpus[i].accounted
 		failure := d.Failure
 		if r := gpus[i].record; r != nil && r.Drain == state.Removed {
 			failure = profiles.Failure{Mode: profiles.Some("lost")}

@@ -168,7 +168,9 @@ func (t *Tx) ClearAccounting(i int) abi.Return {
 	if err != nil || !d.Accounting.Mode.Valid {
 		return abi.ERROR_NOT_SUPPORTED
 	}
-	t.Record(i).Accounted = nil
+	r := t.Record(i)
+	t.expire(i, r) // those that have ended by themselves are forgotten too
+	r.Accounted = nil
 	return abi.SUCCESS
 }
 

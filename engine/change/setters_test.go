@@ -461,3 +461,37 @@ func TestPowerSourceEvent(t *testing.T) {
 	require.Len(t, s.State.Events, 1)
 	assert.Equal(t, uint64(abi.EventTypePowerSourceChange), s.State.Events[0].Type)
 }
+
+// TestAccountingOfWhoEndsByItself: a process whose time is over is accounted, whether a change has written so or not, and
+// can be forgotten.
+func TestAccountingOfWhoEndsByItself(t *testing.T) {
+	s := after(t, source(t), func(tx *Tx) abi.Return {
+		p := state.Process{ID: "77", Keys: profiles.Settings{"pid": 77, "used_memory_mib": 3, "sm_util": 20}, Until: now + 500}
+		require.Equal(t, ok, tx.AccountingMode(0, on))
+		require.NoError(t, tx.AddProcess(0, p))
+		return ok
+	})
+	want := []state.Accounted{{PID: 77, Started: now, Ended: now + 500, MaxMemoryBytes: 3 << 20, GPUPercent: 20}}
+	for at, want := range map[int64][]state.Accounted{now + 499: nil, now + 500: want, now + 9000: want} {
+		got, err := s.Accounted(0, at)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	later := func(call func(*Tx) abi.Return) Source {
+		tx := Begin(s, "test", now+1000)
+		require.Equal(t, ok, call(tx))
+		after := s
+		var err error
+		after.State, err = tx.Finish()
+		require.NoError(t, err)
+		return after
+	}
+	written := later(func(tx *Tx) abi.Return { return tx.ComputeMode(0, abi.COMPUTEMODE_PROHIBITED) })
+	got, err := written.Accounted(0, now+9000)
+	require.NoError(t, err)
+	assert.Equal(t, want, got, "once")
+	cleared := later(func(tx *Tx) abi.Return { return tx.ClearAccounting(0) })
+	got, err = cleared.Accounted(0, now+9000)
+	require.NoError(t, err)
+	assert.Empty(t, got)
+}

@@ -151,20 +151,42 @@ func (t *Tx) expire(i int, r *state.Record) {
 // account writes a process that has ended into a GPU's accounting buffer, if accounting is on.
 func (t *Tx) account(i int, r *state.Record, p *state.Process, ended int64) {
 	d, err := t.before.Device(i, t.Now)
-	if err != nil || !bool(d.Accounting.Mode.Value) {
-		return
+	if err == nil {
+		r.Accounted = accounted(r.Accounted, d, p, ended)
 	}
+}
+
+// accounted is a GPU's accounting buffer with one more process, which has ended. While accounting is off it stays as it is.
+func accounted(list []state.Accounted, d *profiles.Device, p *state.Process, ended int64) []state.Accounted {
 	process, err := profiles.ProcessOf(p.Keys)
-	if err != nil {
-		return
+	if err != nil || !bool(d.Accounting.Mode.Value) {
+		return list
 	}
-	r.Accounted = append(r.Accounted, state.Accounted{
+	list = append(slices.Clip(list), state.Accounted{
 		PID: process.PID, Started: p.Started, Ended: ended, MaxMemoryBytes: process.UsedMemoryMiB.Value << 20,
 		GPUPercent: process.SMUtil.Value, MemoryPercent: process.MemUtil.Value,
 	})
-	if size := int(d.Accounting.BufferSize.Or(4000)); len(r.Accounted) > size {
-		r.Accounted = slices.Delete(r.Accounted, 0, len(r.Accounted)-size)
+	return list[max(0, len(list)-int(d.Accounting.BufferSize.Or(4000))):]
+}
+
+// Accounted is a GPU's accounting buffer at a time in ms since 1970. Processes that have ended by themselves are in it
+// before a change writes them there.
+func (s *Source) Accounted(i int, now int64) ([]state.Accounted, error) {
+	_, r := s.Records(i)
+	list := r.Accounted
+	for n := range r.Processes {
+		p := &r.Processes[n]
+		end := s.State.End(p)
+		if end == 0 || end > now {
+			continue
+		}
+		d, err := s.Device(i, now)
+		if err != nil {
+			return nil, err
+		}
+		list = accounted(list, d, p, end)
 	}
+	return list, nil
 }
 
 // check returns an error if the changed node is not possible.
