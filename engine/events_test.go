@@ -163,7 +163,7 @@ func TestEventsOfADirectory(t *testing.T) {
 	elsewhere := func(data uint64) {
 		t.Helper()
 		_, _, err := state.At(dir).Update(func(now *state.State) (*state.State, error) {
-			tx := change.Begin(change.Source{Board: e.Snapshot().Board, Overridden: e.Snapshot().Board, State: now}, "test", 1)
+			tx := change.Begin(change.Source{Board: e.Snapshot().Board, Overridden: e.Snapshot().Board, State: now}, 1)
 			tx.Event(2, aXid, data)
 			return tx.Finish()
 		})

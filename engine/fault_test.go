@@ -50,7 +50,7 @@ func TestInitFailure(t *testing.T) {
 	require.NoError(t, err)
 	set := func(f func(*change.Tx) error) {
 		_, _, err := state.At(dir).Update(func(now *state.State) (*state.State, error) {
-			tx := change.Begin(change.Source{Board: board, Overridden: board, State: now, Origin: 1}, "test", 1_700_000_000_000)
+			tx := change.Begin(change.Source{Board: board, Overridden: board, State: now, Origin: 1}, 1_700_000_000_000)
 			if err := f(tx); err != nil {
 				return nil, err
 			}

@@ -314,7 +314,7 @@ func (s *Snapshot) Change(f func(*change.Tx) abi.Return) abi.Return { return s.g
 
 // Begin is a change that nobody makes: it shows the node, its drained GPUs included.
 func (s *Snapshot) Begin() *change.Tx {
-	return change.Begin(s.source, state.Product, s.generation.now())
+	return change.Begin(s.source, s.generation.now())
 }
 
 // Change changes the GPU, or the GPU of a MIG device, as [Snapshot.Change] does. f gets the GPU's number.
@@ -339,7 +339,7 @@ func (g *generation) change(f func(*change.Tx) abi.Return) abi.Return {
 	apply := func(now *state.State) (*state.State, error) {
 		source := g.live
 		source.State = now
-		t := change.Begin(source, state.Product, g.now())
+		t := change.Begin(source, g.now())
 		if answer = f(t); answer != abi.SUCCESS {
 			return nil, errAnswered
 		}

@@ -24,7 +24,7 @@ import (
 func happens(t *testing.T, dir string, b *profiles.Board, f func(*change.Tx)) {
 	t.Helper()
 	_, _, err := state.At(dir).Update(func(now *state.State) (*state.State, error) {
-		tx := change.Begin(change.Source{Board: b, Overridden: b, State: now}, state.Product, time.Now().UnixMilli())
+		tx := change.Begin(change.Source{Board: b, Overridden: b, State: now}, time.Now().UnixMilli())
 		f(tx)
 		return tx.Finish()
 	})

@@ -137,7 +137,7 @@ func declare(dir string, board *profiles.Board) error {
 		if source.State = now; !source.Declares() {
 			return nil, nil
 		}
-		return change.Begin(source, state.Product, time.Now().UnixMilli()).Finish()
+		return change.Begin(source, time.Now().UnixMilli()).Finish()
 	})
 	if state.Refused(err) {
 		return nil

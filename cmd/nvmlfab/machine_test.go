@@ -33,7 +33,7 @@ func TestStageCommand(t *testing.T) {
 	assert.Equal(t, "535.1", board.System.DriverVersion.Value)
 	// What has changed about the node stays when it is staged anew, and goes with the tree.
 	dir := state.At(root + ".state")
-	_, _, err = dir.Update(func(*state.State) (*state.State, error) { return state.New(board, "test", 1), nil })
+	_, _, err = dir.Update(func(*state.State) (*state.State, error) { return state.New(board, 1), nil })
 	require.NoError(t, err)
 	assert.Equal(t, outcome{}, nvmlfab(t, "stage", "--root", root, "--profile", "t4"))
 	assert.FileExists(t, root+".state/state.json")

@@ -308,7 +308,7 @@ func (n *node) change(f func(*change.Tx) error) error {
 		}
 		source := n.source
 		source.State = now
-		t := change.Begin(source, state.Product, time.Now().UnixMilli())
+		t := change.Begin(source, time.Now().UnixMilli())
 		if err := f(t); err != nil {
 			return nil, err
 		}

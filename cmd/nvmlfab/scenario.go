@@ -456,7 +456,7 @@ func (p *play) rehearse() error {
 	defer func(speed float64) { p.rehearsing, p.speed = false, speed }(p.speed)
 	p.speed = 1 // so that no two steps fall into one ms
 	p.start = time.Now().UnixMilli()
-	t := change.Begin(p.node.source, state.Product, p.start)
+	t := change.Begin(p.node.source, p.start)
 	if err := t.BeginScenario(p.id, p.end()); err != nil {
 		return fmt.Errorf("--id: %w", err)
 	}

@@ -39,7 +39,7 @@ func TestDeclared(t *testing.T) {
 
 	now := int64(1_000_000_000_000)
 	do := func(f func(tx *Tx) abi.Return) {
-		tx := Begin(source, "test", now)
+		tx := Begin(source, now)
 		require.EqualValues(t, abi.SUCCESS, f(tx))
 		source.State, err = tx.Finish()
 		require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestDeclared(t *testing.T) {
 func TestModeByKey(t *testing.T) {
 	board, err := profiles.Parse("x.yaml", []byte(dividedProfile))
 	require.NoError(t, err)
-	tx := Begin(Source{Board: board, Overridden: board}, "test", 1)
+	tx := Begin(Source{Board: board, Overridden: board}, 1)
 	require.NoError(t, tx.Set(0, ByUser, 0, profiles.Settings{"mig.mode_current": "disabled"}))
 	s, err := tx.Finish()
 	require.NoError(t, err)

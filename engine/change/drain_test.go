@@ -17,11 +17,11 @@ func TestDrainState(t *testing.T) {
 	drain := func(tx *Tx) abi.Return { return tx.Drain(bus(tx.before), on) }
 	remove := func(tx *Tx) abi.Return { return tx.Remove(bus(tx.before), 0, 0) }
 	s := source(t)
-	assert.Equal(t, abi.ERROR_IN_USE, drain(Begin(s, "test", now)), "persistence mode")
+	assert.Equal(t, abi.ERROR_IN_USE, drain(Begin(s, now)), "persistence mode")
 	s = after(t, s, func(tx *Tx) abi.Return { return tx.PersistenceMode(0, off) })
-	assert.Equal(t, abi.ERROR_IN_USE, remove(Begin(s, "test", now)), "it is not drained")
+	assert.Equal(t, abi.ERROR_IN_USE, remove(Begin(s, now)), "it is not drained")
 	s = after(t, s, drain)
-	assert.Equal(t, abi.ERROR_IN_USE, remove(Begin(s, "test", now)), "a process of the profile")
+	assert.Equal(t, abi.ERROR_IN_USE, remove(Begin(s, now)), "a process of the profile")
 	s = after(t, s, func(tx *Tx) abi.Return {
 		require.NoError(t, tx.Set(0, ByUser, 0, profiles.Settings{"processes": []any{}}))
 		return tx.ComputeMode(0, abi.COMPUTEMODE_PROHIBITED)
@@ -30,7 +30,7 @@ func TestDrainState(t *testing.T) {
 		tx.Record(0).Processes = []state.Process{{ID: "1", Keys: profiles.Settings{"pid": 8}}}
 		return ok
 	})
-	assert.Equal(t, abi.ERROR_IN_USE, remove(Begin(added, "test", now)), "a process that was added")
+	assert.Equal(t, abi.ERROR_IN_USE, remove(Begin(added, now)), "a process that was added")
 	assert.Equal(t, []profiles.UUID{s.Board.Devices[0].UUID}, s.State.Drained())
 
 	hidden := s
@@ -43,7 +43,7 @@ func TestDrainState(t *testing.T) {
 		func(tx *Tx) abi.Return { return tx.Remove(bus(s), 0, 0) },
 		func(tx *Tx) abi.Return { _, ret := tx.Drained(bus(s)); return ret },
 	} {
-		assert.Equal(t, invalid, call(Begin(gone, "test", now)), "it is gone")
+		assert.Equal(t, invalid, call(Begin(gone, now)), "it is gone")
 	}
 	back := after(t, gone, func(tx *Tx) abi.Return { return tx.Discover(profiles.BusID{}) })
 	back.Hide(back.State.Drained())
@@ -54,5 +54,5 @@ func TestDrainState(t *testing.T) {
 
 	old := source(t)
 	old.Board.Devices[0].Architecture = profiles.Some("maxwell")
-	assert.Equal(t, unsupported, drain(Begin(old, "test", now)))
+	assert.Equal(t, unsupported, drain(Begin(old, now)))
 }

@@ -24,7 +24,7 @@ func source(t *testing.T, name string) change.Source {
 
 // commit does a change to a source.
 func commit(t *testing.T, s *change.Source, at int64, f func(*change.Tx) error) error {
-	tx := change.Begin(*s, "test", at)
+	tx := change.Begin(*s, at)
 	if err := f(tx); err != nil {
 		return err
 	}

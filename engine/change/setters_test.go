@@ -92,7 +92,7 @@ func source(t *testing.T) Source {
 // after makes a change that must succeed, commits it as text, as files do, and returns the node after it.
 func after(t *testing.T, s Source, f func(*Tx) abi.Return) Source {
 	t.Helper()
-	tx := Begin(s, "test", now)
+	tx := Begin(s, now)
 	require.Equal(t, abi.SUCCESS, f(tx))
 	next, err := tx.Finish()
 	require.NoError(t, err)
@@ -276,11 +276,11 @@ func TestSetters(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := source(t)
 			if c.want != ok {
-				assert.Equal(t, c.want, c.call(Begin(s, "test", now), 0))
+				assert.Equal(t, c.want, c.call(Begin(s, now), 0))
 			} else if s = after(t, s, func(tx *Tx) abi.Return { return c.call(tx, 0) }); c.read != nil {
 				assert.Equal(t, c.is, c.read(device(t, s)))
 			}
-			poor := c.call(Begin(source(t), "test", now), 1)
+			poor := c.call(Begin(source(t), now), 1)
 			assert.Contains(t, []abi.Return{unsupported, invalid}, poor, "a GPU that cannot do it")
 			assert.True(t, c.want == invalid || poor == unsupported, "a GPU that cannot do it")
 		})
@@ -405,10 +405,10 @@ func TestReset(t *testing.T) {
 	assert.Contains(t, names, "link_errors.1")
 	again := after(t, s, func(tx *Tx) abi.Return { return tx.Reset(0) })
 	assert.Equal(t, d, device(t, again), "another reset changes nothing")
-	require.Equal(t, ok, Begin(source(t), "test", now).Reset(1), "a GPU of which nothing is known")
+	require.Equal(t, ok, Begin(source(t), now).Reset(1), "a GPU of which nothing is known")
 
 	for kind, want := range map[string]abi.Return{"reset-required": ok, "row-remap-pending": ok, "ecc-uncorrectable": ok, "lost": abi.ERROR_GPU_IS_LOST} {
-		tx := Begin(source(t), "test", now)
+		tx := Begin(source(t), now)
 		require.NoError(t, tx.Fail(0, "", 0, Fault{Kind: kind}))
 		require.Equal(t, want, tx.Reset(0), kind)
 		d, err := tx.Device(0)
@@ -423,7 +423,7 @@ func TestLinkErrors(t *testing.T) {
 	r := s.State.Device(s.Board.Devices[0].UUID)
 	assert.Equal(t, uint32(1), r.Counters["link_errors.1"].Resets)
 	assert.NotContains(t, r.Counters, "link_errors.0")
-	assert.Equal(t, invalid, Begin(s, "test", now).ClearLinkErrors(0, 2))
+	assert.Equal(t, invalid, Begin(s, now).ClearLinkErrors(0, 2))
 }
 
 // TestAccounting: clearing forgets processes that have ended, and so does switching off.
@@ -441,7 +441,7 @@ func TestAccounting(t *testing.T) {
 		assert.Empty(t, s.State.Device(s.Board.Devices[0].UUID).Accounted, name)
 		assert.Equal(t, name == "clear", bool(device(t, s).Accounting.Mode.Value))
 	}
-	assert.Equal(t, unsupported, Begin(source(t), "test", now).ClearAccounting(1))
+	assert.Equal(t, unsupported, Begin(source(t), now).ClearAccounting(1))
 }
 
 // TestClockEvents: who waits for changes of clocks hears of locks.
@@ -478,7 +478,7 @@ func TestAccountingOfWhoEndsByItself(t *testing.T) {
 		assert.Equal(t, want, got)
 	}
 	later := func(call func(*Tx) abi.Return) Source {
-		tx := Begin(s, "test", now+1000)
+		tx := Begin(s, now+1000)
 		require.Equal(t, ok, call(tx))
 		after := s
 		var err error

@@ -35,13 +35,12 @@ type Tx struct {
 }
 
 // Begin starts a change of a node at a time in ms since 1970.
-func Begin(source Source, product string, now int64) *Tx {
+func Begin(source Source, now int64) *Tx {
 	t := &Tx{Now: now, before: source, after: source, touched: map[int]bool{}, resets: map[int][]simulate.Count{}}
 	if source.State == nil {
-		t.after.State = state.New(source.Board, product, source.Origin)
+		t.after.State = state.New(source.Board, source.Origin)
 	} else {
 		t.after.State = source.State.Clone()
-		t.after.State.Product = product
 	}
 	t.divide()
 	return t

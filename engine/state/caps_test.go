@@ -23,7 +23,7 @@ func TestCapabilities(t *testing.T) {
 	change := func(instances ...state.Instance) func(*state.State) (*state.State, error) {
 		return func(now *state.State) (*state.State, error) {
 			if now == nil {
-				now = state.New(b, "test", 1)
+				now = state.New(b, 1)
 			}
 			next := now.Clone()
 			next.Change(b.Devices[3].UUID).Instances = instances

@@ -57,7 +57,7 @@ func write(path, name string) error {
 		n := 0
 		_, aside, err := d.Update(func(now *state.State) (*state.State, error) {
 			if now == nil {
-				now = state.New(b, "test", 1)
+				now = state.New(b, 1)
 			}
 			next := now.Clone()
 			next.Sequence++

@@ -23,7 +23,7 @@ func board(t *testing.T) *profiles.Board {
 func update(t *testing.T, d *state.Dir, b *profiles.Board) *state.State {
 	s, aside, err := d.Update(func(now *state.State) (*state.State, error) {
 		if now == nil {
-			now = state.New(b, "test", 1)
+			now = state.New(b, 1)
 		}
 		next := now.Clone()
 		next.Serial++
@@ -66,7 +66,7 @@ func TestUpdate(t *testing.T) {
 	assert.ErrorContains(t, err, "state.json")
 	_, aside, err := d.Update(func(now *state.State) (*state.State, error) {
 		assert.Nil(t, now)
-		return state.New(b, "test", 2), nil
+		return state.New(b, 2), nil
 	})
 	require.NoError(t, err)
 	assert.ErrorContains(t, aside, ".bad")

@@ -22,7 +22,7 @@ func enrol(path string) error {
 	d := state.At(path)
 	_, _, err = d.Update(func(now *state.State) (*state.State, error) {
 		if now == nil {
-			now = state.New(b, "test", 1)
+			now = state.New(b, 1)
 		}
 		next := now.Clone()
 		id, real, err := d.Enrol()

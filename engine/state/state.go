@@ -24,17 +24,12 @@ import (
 // Format is the version of state.json's format that this version writes.
 const Format = 1
 
-// Product is the version of nvmlfab, which a release sets when it is linked.
-var Product = "unreleased"
-
 // Remembered is the number of events that are kept.
 const Remembered = 1024
 
 // State has all changes that nvmlfab has made to a node. A state that others can see is immutable: a change uses a
 // [State.Clone].
 type State struct {
-	// Product is the version of nvmlfab that wrote the state.
-	Product string
 	// Board has a mark for each GPU that the node had when its state was created, in the order of the board.
 	Board string
 	// Created is when the state was created, in ms since 1970. Counters start then.
@@ -191,8 +186,8 @@ type Event struct {
 }
 
 // New is the state of an unchanged node.
-func New(board *profiles.Board, product string, now int64) *State {
-	return &State{Product: product, Board: marks(board), Created: now, Node: &Record{}, Devices: map[profiles.UUID]*Record{}}
+func New(board *profiles.Board, now int64) *State {
+	return &State{Board: marks(board), Created: now, Node: &Record{}, Devices: map[profiles.UUID]*Record{}}
 }
 
 // marks has eight hexadecimal digits for each GPU, so that a container that sees only some of the GPUs finds its own.
@@ -339,7 +334,6 @@ func (r *Record) Empty() bool {
 // head is the part of state.json before the devices.
 type head struct {
 	Format   int    `json:"format"`
-	Product  string `json:"product"`
 	Board    string `json:"board"`
 	Created  int64  `json:"created"`
 	Serial   uint64 `json:"serial"`
@@ -365,7 +359,7 @@ func (s *State) Encode() ([]byte, error) {
 		}
 		b.Write(text)
 	}
-	text, err := json.Marshal(head{Format, s.Product, s.Board, s.Created, s.Serial, s.Sequence})
+	text, err := json.Marshal(head{Format, s.Board, s.Created, s.Serial, s.Sequence})
 	b.Write(bytes.TrimSuffix(text, []byte("}")))
 	for _, key := range slices.Sorted(maps.Keys(s.more)) {
 		b.WriteString(",\n")
@@ -403,7 +397,7 @@ func Decode(text []byte, before *State) (*State, error) {
 		return nil, errTorn
 	}
 	s := &State{
-		Product: h.Product, Board: h.Board, Created: h.Created, Serial: h.Serial, Sequence: h.Sequence,
+		Board: h.Board, Created: h.Created, Serial: h.Serial, Sequence: h.Sequence,
 		Node: &Record{}, Devices: map[profiles.UUID]*Record{}, text: map[profiles.UUID]string{},
 	}
 	if err := json.Unmarshal(text, &s.more); err != nil {
