@@ -44,7 +44,7 @@ older  := $(filter-out $(newest),$(wanted))
 fronts := $(older:%=dist/nvml/%/libnvidia-ml.so.1)
 
 go_files   := $(shell find generated handwritten engine library profiles -type f ! -name '*_test.go' 2>/dev/null) go.mod go.sum
-front_deps := $(shell find generated/front library/front library/host nvml-headers -type f ! -name '*_test.go' 2>/dev/null) Makefile
+front_deps := $(shell find generated/front library/front library/host library/core/shared.h nvml-headers -type f ! -name '*_test.go' 2>/dev/null) Makefile
 older_deps := $(shell find generator -type f ! -name '*_test.go' 2>/dev/null)
 
 lib: dist/lib/libnvidia-ml.so dist/lib/libnvidia-ml.so.1 dist/lib/libnvmlfab-core.so.1 dist/nvml/$(newest) fronts

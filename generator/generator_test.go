@@ -336,3 +336,11 @@ func TestNewSlots(t *testing.T) {
 	assert.ErrorContains(t, newSlots(known, []byte("nvmlReturn_t nvmlInternalSlot12(int *x);\n")),
 		"declares nvmlInternalSlot12, which is not in its model yet: run go run ./generator --update")
 }
+
+// TestSharedStructsAreInTheHash: a front and a core with other structs between them refuse each other.
+func TestSharedStructsAreInTheHash(t *testing.T) {
+	p := loaded(t)
+	require.Contains(t, string(p.shared), "struct nvmlfab_watch")
+	as := binding.Hash(p.symbols, p.shared)
+	assert.NotEqual(t, as, binding.Hash(p.symbols, bytes.Replace(p.shared, []byte("uint64_t start"), []byte("uint32_t start"), 1)))
+}

@@ -25,6 +25,7 @@ const (
 	goldenDir = "generator/testdata"
 	outDir    = "generated"
 	handDir   = "handwritten"
+	sharedH   = "library/core/shared.h"
 )
 
 // project is the data that every command uses.
@@ -34,6 +35,7 @@ type project struct {
 	symbols  []*binding.Symbol
 	registry *registry.Registry
 	requires *requirements.Table
+	shared   []byte // the text of the structs that front and core share
 }
 
 // load reads the committed models and the handwritten functions.
@@ -46,8 +48,12 @@ func load(root string) (*project, error) {
 	if err != nil {
 		return nil, err
 	}
+	shared, err := os.ReadFile(filepath.Join(root, sharedH))
+	if err != nil {
+		return nil, err
+	}
 	functions, err := registry.Read(root, handDir, symbols)
-	return &project{models, root, symbols, functions, requires}, err
+	return &project{models, root, symbols, functions, requires, shared}, err
 }
 
 func (p *project) path(parts ...string) string {
@@ -145,7 +151,7 @@ func updateModels(root string) error {
 
 // input is what the emitters need for one version.
 func (p *project) input(nvml string) emit.Input {
-	in := emit.Input{Slots: p.Slots, Symbols: p.symbols, Func: p.registry.Func, Requires: p.requires.Of, Versions: p.Versions}
+	in := emit.Input{Slots: p.Slots, Symbols: p.symbols, Func: p.registry.Func, Requires: p.requires.Of, Versions: p.Versions, Shared: p.shared}
 	for i, v := range p.Versions {
 		if v.NVML == nvml {
 			in.Header = p.Headers[i]

@@ -2,7 +2,7 @@
 /* What the fronts of all versions have in common: the hash of the model, and nvidia-smi's table of unnamed functions. */
 #include "front.h"
 
-const uint64_t nvmlfab_model_hash = UINT64_C(0x9cff845a45e16bbd);
+const uint64_t nvmlfab_model_hash = UINT64_C(0xd1cba717969d6ea1);
 
 _Static_assert(sizeof(nvmlInternalCount_t) == 4, "sizeof(nvmlInternalCount_t)");
 _Static_assert(offsetof(nvmlInternalCount_t, value) == 0, "offsetof(nvmlInternalCount_t, value)");

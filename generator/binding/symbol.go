@@ -107,10 +107,11 @@ func (s *Symbol) bind(numbers *Numbers) error {
 	return s.classify()
 }
 
-// Hash identifies what a front and a core must agree on: the numbers of symbols, their prototypes, and how far the core
-// reads and writes at each pointer. The fronts of all versions have the same hash.
-func Hash(symbols []*Symbol) uint64 {
+// Hash identifies what a front and a core must agree on: the numbers of symbols, their prototypes, how far the core reads
+// and writes at each pointer, and the text of the structs that both use. The fronts of all versions have the same hash.
+func Hash(symbols []*Symbol, shared []byte) uint64 {
 	sum := sha256.New()
+	sum.Write(shared)
 	for _, s := range symbols {
 		fmt.Fprintf(sum, "%d %s\n", s.Number, s.Func.Prototype())
 		for _, a := range s.Args {

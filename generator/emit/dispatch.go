@@ -22,7 +22,7 @@ func Dispatch(in Input) (Files, error) {
 func dispatch(in Input) *jen.File {
 	f := goFile("dispatch", "Package dispatch has, for every retired stub, the function that unpacks its arguments and packs its results.")
 	f.Comment("ModelHash identifies what front and core have to agree on; they compare it at load.")
-	f.Const().Id("ModelHash").Uint64().Op("=").Op(fmt.Sprintf("%#x", binding.Hash(in.Symbols)))
+	f.Const().Id("ModelHash").Uint64().Op("=").Op(fmt.Sprintf("%#x", binding.Hash(in.Symbols, in.Shared)))
 	params := []jen.Code{jen.Id("s").Op("*").Qual(enginePath, "Snapshot"), jen.Id("a").Qual("unsafe", "Pointer")}
 	f.Comment("Function unpacks the arguments of one symbol: s is the snapshot of the call, and a its block of argument words.")
 	f.Type().Id("Function").Func().Params(params...).Qual(abiPath, "Return")

@@ -31,6 +31,7 @@ type Input struct {
 	Symbols  []*binding.Symbol          // of all versions
 	Func     func(symbol string) string // the Go function that retires a stub, or ""
 	Versions []headers.Version          // oldest first
+	Shared   []byte                     // the text of the structs that front and core share
 }
 
 // Implemented reports whether a symbol is not a stub.

@@ -75,7 +75,7 @@ func frontShared(in Input) []byte {
 
 const uint64_t nvmlfab_model_hash = UINT64_C(%#x);
 
-`, notice, binding.Hash(in.Symbols))
+`, notice, binding.Hash(in.Symbols, in.Shared))
 	assertLayout(&b, in.Slots)
 	for _, s := range in.slots() {
 		function(&b, in, s)

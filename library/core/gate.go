@@ -1,7 +1,7 @@
 // Command core is libnvmlfab-core.so, the Go library that the front loads. It has one export, nvmlfab_call.
 package main
 
-// #include <stdint.h>
+// #include "shared.h"
 import "C"
 
 import (
@@ -18,11 +18,11 @@ import (
 	"github.com/nvmlfab/nvmlfab/library/marshal"
 )
 
-// These numbers are greater than those of all symbols. front.h has the same ones.
+// These numbers are greater than those of all symbols.
 const (
-	hello   = 0xffffff00
-	level   = 0xffffff01
-	restore = 0xffffff02
+	hello   = C.NVMLFAB_HELLO
+	level   = C.NVMLFAB_LEVEL
+	restore = C.NVMLFAB_RESTORE
 )
 
 func main() {}

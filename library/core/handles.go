@@ -1,10 +1,10 @@
 package main
 
 /*
-#include <stdint.h>
 #include <stdlib.h>
 
-struct nvmlfab_space;
+#include "shared.h"
+
 typedef int (*grow_fn)(struct nvmlfab_space *space, uint32_t region);
 
 static int grow(void *space, void *f, uint32_t region) { return ((grow_fn)f)((struct nvmlfab_space *)space, region); }
@@ -61,10 +61,10 @@ type block struct {
 }
 
 const (
-	regions   = 24
-	firstSize = 1 << 16 // the slots of region 0; each region has twice as many as the last
+	regions   = C.NVMLFAB_REGIONS
+	firstSize = C.NVMLFAB_FIRST // the slots of region 0; each region has twice as many as the last
 	slotSize  = unsafe.Sizeof(slot{})
-	freed     = ^uint32(0)
+	freed     = uint32(C.NVMLFAB_FREED)
 	page      = 4096
 
 	futexWake        = 1

@@ -15,6 +15,7 @@
 #include "internal.h"
 #include "slots.h"
 #pragma GCC visibility pop
+#include "../core/shared.h"
 
 /* Identifies what front and core must agree on. They compare it when the core is loaded. */
 extern const uint64_t nvmlfab_model_hash;
@@ -22,68 +23,10 @@ extern const uint64_t nvmlfab_model_hash;
 /* The core's only export. It takes the symbol's number and a block of argument words. */
 typedef uint32_t (*nvmlfab_call_fn)(uint32_t number, const uint64_t *args);
 
-/* Numbers greater than those of all symbols are messages from the front to the core. */
-enum {
-    NVMLFAB_HELLO = 0xffffff00u,   /* hash, struct nvmlfab_space *, uint64_t *core_hash */
-    NVMLFAB_LEVEL = 0xffffff01u,   /* answers the NVML version of the configured driver */
-    NVMLFAB_RESTORE = 0xffffff02u, /* makes the objects of the existing handles again after a fork */
-};
-
-/* The core fills a block once and then sets a pointer to it. A process that is forked at any instant therefore finds
- * the old block or the new one, and never half of one. */
-struct nvmlfab_block {
-    uint64_t size;
-    unsigned char bytes[];
-};
-
-/* A handle is the address of a slot, which has the key of the handle's object. The core writes kind last; 0 means
- * that the slot is free. */
-struct nvmlfab_slot {
-    _Atomic uint32_t kind;
-    uint32_t device;
-    uint64_t serial;
-    _Atomic uint64_t generation;
-    _Atomic(struct nvmlfab_block *) record; /* the content of an object of the process, such as an event set */
-    uint64_t unused[4];
-};
-
-#define NVMLFAB_FREED UINT32_MAX /* the kind of a slot whose handle was released */
-#define NVMLFAB_REGIONS 24
-
-/* What the core tells the front about the directories that it follows, so that it need not ask
- * for the time, and a waiter need not ask the core. */
-struct nvmlfab_watch {
-    _Atomic uint32_t follows;          /* 1 if there are any: then calls bring the time along */
-    _Atomic uint32_t seen;             /* the number of the newest change when the files were last read */
-    _Atomic(const uint32_t *) word;    /* where that number lies, NULL where it cannot be mapped */
-    _Atomic uint32_t changes;          /* rises with each change that this process makes, and wakes who waits */
-    _Atomic(const char *) file;        /* the path of the file that a change replaces, NULL if nobody else changes the node */
-    _Atomic int64_t clock;             /* CLOCK_MONOTONIC_COARSE at the newest call, in ms */
-};
-
 extern struct nvmlfab_watch nvmlfab_watch;
 
 /* Notes the time for the core. */
 void nvmlfab_note_time(void);
-
-/* Slots lie in regions; region i has NVMLFAB_FIRST << i slots. The core takes the slot with the number next, and
- * takes each number only once. If the slot's region does not exist, the core calls grow, which answers 0 if there is
- * no memory.
- *
- * A generation starts with the first nvmlInit and ends with the last nvmlShutdown. Its slots have its number; all of
- * them have slot numbers from start on. */
-struct nvmlfab_space {
-    _Atomic uint64_t generation;
-    _Atomic uint64_t next;
-    uint64_t start;
-    _Atomic(struct nvmlfab_slot *) region[NVMLFAB_REGIONS];
-    int (*grow)(struct nvmlfab_space *space, uint32_t region);
-    _Atomic(struct nvmlfab_block *) config; /* the node's configuration, for forked processes */
-    struct nvmlfab_watch *watch;
-    const char *path; /* of this library, without links; empty if unknown */
-};
-
-#define NVMLFAB_FIRST (UINT64_C(1) << 16)
 
 /* level is 0 while NVML is not initialised, otherwise the NVML version of the configured driver as an integer:
  * 12004127 for 12.4.127. generation points to the number of the present core, counted from 1; a new core is loaded
