@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/nvmlfab/nvmlfab/engine/change"
@@ -64,6 +65,9 @@ func (g *generation) load() error {
 	g.follow()
 	_, numbers := g.look()
 	if _, err := g.readOverrides(); err != nil {
+		if dir := g.stateDir(); dir != nil && errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("there is no state directory %s: make it with mkdir, or name another one in NVMLFAB_STATE_DIR", dir.Path())
+		}
 		return err
 	}
 	board, _ := g.live.All()
@@ -76,6 +80,10 @@ func (g *generation) load() error {
 			g.say(err)
 		default:
 			g.live.State = s
+			if err := g.live.Possible(g.now()); err != nil {
+				g.say(fmt.Errorf("%s does not fit the profile any more, so it is not used: %w; nvmlfab unset --all, heal and process remove --all take back what has changed", dir.File(), err))
+				g.live.State = nil
+			}
 		}
 	}
 	g.seen(numbers)

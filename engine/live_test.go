@@ -152,3 +152,31 @@ func TestTorn(t *testing.T) {
 		})
 	}
 }
+
+// TestStateOfAnotherProfile: what was set before the profile became another one may not fit it any more. Programs then start
+// with what the profile says, and one line tells why.
+func TestStateOfAnotherProfile(t *testing.T) {
+	dir, profile := t.TempDir(), filepath.Join(t.TempDir(), "mine.yaml")
+	write := func(total int) {
+		text := fmt.Sprintf("extends: t4\ndevice_defaults: {memory: {total_bytes: %d}}\n", total)
+		require.NoError(t, os.WriteFile(profile, []byte(text), 0o600))
+	}
+	write(16 << 30)
+	before, _ := started(t, "MOCK_NVML_CONFIG", profile, "NVMLFAB_STATE_DIR", dir)
+	require.Equal(t, abi.SUCCESS, before.Snapshot().Devices[0].Change(set(0, profiles.Settings{"memory.used_bytes": 15_000_000_000})))
+	write(8 << 30)
+	e, h := started(t, "MOCK_NVML_CONFIG", profile, "NVMLFAB_STATE_DIR", dir)
+	assert.EqualValues(t, 8<<30, e.Snapshot().Devices[0].Memory.TotalBytes.Value)
+	require.Len(t, h.Complaints, 1)
+	assert.Contains(t, h.Complaints[0], "does not fit the profile any more")
+	assert.Contains(t, h.Complaints[0], "used and reserved are more than the total")
+	assert.EqualValues(t, 15_000_000_000, before.Snapshot().Devices[0].Memory.UsedBytes.Value, "who has the old profile goes on")
+}
+
+// TestMissingDirectory: a state directory that does not exist is a mistake.
+func TestMissingDirectory(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	err := engine.New(enginetest.New("NVMLFAB_STATE_DIR", missing)).Start()
+	require.ErrorContains(t, err, "there is no state directory "+missing+": make it with mkdir")
+	assert.NoDirExists(t, missing)
+}

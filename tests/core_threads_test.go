@@ -43,7 +43,9 @@ func TestThreadsFront(t *testing.T) {
 		sources = append(sources, files...)
 	}
 	shared("libnvidia-ml.so.1", append(sources, "-Wl,-soname,libnvidia-ml.so.1", "-Wl,-z,nodelete")...)
-	core := []string{"tests/testdata/core/stubcore.c", fmt.Sprintf("-DMODEL_HASH=%#x", binding.Hash(m.symbols))}
+	structs, err := os.ReadFile(filepath.Join(root, "library/core/shared.h"))
+	require.NoError(t, err)
+	core := []string{"tests/testdata/core/stubcore.c", fmt.Sprintf("-DMODEL_HASH=%#x", binding.Hash(m.symbols, structs))}
 	for _, s := range m.symbols {
 		core = append(core, fmt.Sprintf("-D%s_=%d", s.Name, s.Number))
 	}

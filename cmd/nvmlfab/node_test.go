@@ -222,6 +222,30 @@ func TestStateDirectories(t *testing.T) {
 	assert.EqualValues(t, 9, *stateOf(t, wrong).GPUs[0].Utilization.GPU)
 	assert.True(t, stateOf(t, wrong).Overrides)
 
+	// What was set before the profile became another one does not fit it any more.
+	changed := t.TempDir()
+	profile := func(total int) []string {
+		text := fmt.Sprintf("extends: t4\ndevice_defaults: {memory: {total_bytes: %d}}\n", total)
+		return []string{"MOCK_NVML_CONFIG=" + write(t, changed, "mine.yaml", text, 0o644)}
+	}
+	quietly(t, onWith(t, changed, profile(16<<30), "set", "--gpu", "0", "memory.used_bytes=15000000000"))
+	quietly(t, onWith(t, changed, profile(16<<30), "fail", "--gpu", "0", "lost"))
+	small := profile(8 << 30)
+	onWith(t, changed, small, "status").fails(t, 1, "does not fit the profile any more: GPU 0: memory: used and reserved are more than the total; nvmlfab unset --all")
+	onWith(t, changed, small, set...).fails(t, 1, "used and reserved are more than the total")
+	quietly(t, onWith(t, changed, small, "heal"))
+	quietly(t, onWith(t, changed, small, "unset", "--all"))
+	quietly(t, onWith(t, changed, small, set...))
+	assert.Contains(t, onWith(t, changed, small, "status").stdout, " ok ")
+
+	// A terminal gets no control characters out of a state directory.
+	wild := t.TempDir()
+	quietly(t, on(t, wild, set...))
+	text, err := os.ReadFile(filepath.Join(wild, "state.json"))
+	require.NoError(t, err)
+	write(t, wild, "state.json", strings.Replace(string(text), `{"utilization.gpu":2}`, `{"utilization.gpu":2},"by":"scenario:\u001b[31m\nx"`, 1), 0o644)
+	assert.Contains(t, on(t, wild, "status").stdout, "utilization.gpu=2 (by ?[31m?x)")
+
 	closed := t.TempDir()
 	require.NoError(t, os.Chmod(closed, 0o555))
 	if os.Geteuid() == 0 {

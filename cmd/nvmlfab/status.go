@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/state"
@@ -134,6 +135,9 @@ func (n *node) status(now int64) (s nodeStatus, err error) {
 	if err := n.read(); err != nil {
 		return s, err
 	}
+	if err := n.source.Possible(now); err != nil {
+		return s, fmt.Errorf("%s does not fit the profile any more: %w; nvmlfab unset --all, heal and process remove --all take back what has changed", n.dir.File(), err)
+	}
 	board, err := n.source.Node(now)
 	if err != nil {
 		return s, err
@@ -178,7 +182,7 @@ func faults(d *profiles.Device, r *state.Record, now int64) []string {
 	list := []string{}
 	for _, l := range active(r, now) {
 		if kind := change.FaultOf(l); kind != "" {
-			list = append(list, kind)
+			list = append(list, printable(kind))
 		}
 	}
 	if f := d.Failure; f.Fails() {
@@ -307,7 +311,7 @@ func settings(list []setStatus, now int64) string {
 	for _, l := range list {
 		var keys []string
 		if kind := change.FaultOf(state.Layer{By: l.By}); kind != "" {
-			keys = []string{kind}
+			keys = []string{printable(kind)}
 		} else {
 			for _, key := range slices.Sorted(maps.Keys(l.Keys)) {
 				keys = append(keys, fmt.Sprintf("%s=%s", key, valueText(l.Keys[key])))
@@ -318,7 +322,7 @@ func settings(list []setStatus, now int64) string {
 		switch {
 		case strings.HasPrefix(l.By, change.ByScenario):
 			id, _, _ := strings.Cut(strings.TrimPrefix(l.By, change.ByScenario), ":")
-			notes = append(notes, "by "+id)
+			notes = append(notes, "by "+printable(id))
 		case l.By == change.BySetter, l.By == change.ByBoard:
 			notes = append(notes, "by NVML")
 		}
@@ -334,6 +338,16 @@ func settings(list []setStatus, now int64) string {
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// printable is text of a state directory that somebody else may have written, without what could control a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
 }
 
 // valueText is a value as people write it.

@@ -56,5 +56,5 @@ func (t *Tx) endProcesses(i int, of func(state.Process) bool) (int, error) {
 		t.account(i, r, &p, t.Now)
 		return true
 	})
-	return n - len(r.Processes), t.check(i)
+	return n - len(r.Processes), t.checkLess(i)
 }

@@ -124,6 +124,22 @@ func (s *Source) Device(i int, at int64) (*profiles.Device, error) {
 	return s.withProcesses(d, r, at)
 }
 
+// Possible returns an error if the node cannot be as the state says, at a time in ms since 1970. That happens when the
+// profile has changed since.
+func (s *Source) Possible(at int64) error {
+	if _, err := s.Node(at); err != nil {
+		return err
+	}
+	for i := range s.Board.Devices {
+		if _, r := s.Records(i); len(r.Set)+len(r.Processes) > 0 {
+			if _, err := s.Device(i, at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // withProcesses is a device with the processes that were added to it. One that this process cannot see has no process id.
 // They use memory on top of what the profile says is used.
 func (s *Source) withProcesses(d *profiles.Device, r *state.Record, at int64) (*profiles.Device, error) {

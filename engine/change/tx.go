@@ -122,7 +122,7 @@ func (t *Tx) Unset(i int, of func(state.Layer) bool, keys ...string) (dropped bo
 		}
 	}
 	r.Set = slices.DeleteFunc(r.Set, func(l state.Layer) bool { return len(l.Keys) == 0 })
-	return dropped, t.check(i)
+	return dropped, t.checkLess(i)
 }
 
 // DropLayers removes whole layers, and returns how many there were.
@@ -131,7 +131,7 @@ func (t *Tx) DropLayers(i int, of func(state.Layer) bool) (int, error) {
 	t.expire(i, r)
 	n := len(r.Set)
 	r.Set = slices.DeleteFunc(r.Set, of)
-	return n - len(r.Set), t.check(i)
+	return n - len(r.Set), t.checkLess(i)
 }
 
 // expire removes what has ended.
@@ -198,6 +198,16 @@ func (t *Tx) check(i int) error {
 	return err
 }
 
+// checkLess is check after something was taken away. A node that was not possible before may stay so, since it takes
+// several commands to take away all that is wrong with it.
+func (t *Tx) checkLess(i int) error {
+	err := t.check(i)
+	if err != nil && t.before.Possible(t.Now) != nil {
+		return nil
+	}
+	return err
+}
+
 // ResetCounter restarts one of a GPU's counters from 0.
 func (t *Tx) ResetCounter(i int, c simulate.Count) {
 	t.touched[i] = true
@@ -253,11 +263,16 @@ func (t *Tx) bury(i int) {
 
 // settle stores a checkpoint of a GPU's counters and temperature if they continue in another way.
 func (t *Tx) settle(i int) error {
-	before, was, err := t.before.Meter(i, t.Now)
-	if err != nil {
-		return err
-	}
+	before, was, impossible := t.before.Meter(i, t.Now)
 	after, is, err := t.after.meter(i, t.Now)
+	if impossible != nil && err != nil {
+		return nil
+	}
+	if impossible != nil { // then the GPU goes on from its profile
+		profile := t.before
+		profile.State = nil
+		before, was, err = profile.Meter(i, t.Now)
+	}
 	if err != nil {
 		return err
 	}

@@ -281,7 +281,7 @@ func (d *Dir) commit(dir int, s *State) (err error) {
 	_ = unix.Unlinkat(dir, fresh, 0)
 	fd, err := unix.Openat(dir, fresh, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", fresh, err)
 	}
 	defer unix.Close(fd)
 	defer func() {
