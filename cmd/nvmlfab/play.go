@@ -137,7 +137,7 @@ func (p *play) run() (err error) {
 	interrupted := make(chan os.Signal, 2)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	if err := p.begin(); err != nil {
-		return fmt.Errorf("--id: %w", err)
+		return err
 	}
 	began := time.Now()
 	defer func() {

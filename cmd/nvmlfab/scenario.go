@@ -458,7 +458,7 @@ func (p *play) rehearse() error {
 	p.start = time.Now().UnixMilli()
 	t := change.Begin(p.node.source, p.start)
 	if err := t.BeginScenario(p.id, p.end()); err != nil {
-		return fmt.Errorf("--id: %w", err)
+		return err
 	}
 	for i := range p.Steps {
 		t.Now = p.at(p.Steps[i].At)
