@@ -72,7 +72,7 @@ func (e *Engine) Start() (err error) {
 		return err
 	}
 	g.hide(g.live.State.Drained())
-	return g.publish(Node{Board: g.live.Board})
+	return g.publish(nil)
 }
 
 // Stop ends the generation. All of its handles become invalid.
@@ -109,7 +109,7 @@ func (e *Engine) restore() error {
 	if err := g.inherit(r); err != nil {
 		return err
 	}
-	return g.publish(r.node)
+	return g.publish(r.node.Partitions)
 }
 
 // config is the source of a node: the text of a profile file or, if there is no text, the name of a shipped board.

@@ -105,7 +105,7 @@ func (e *Engine) Enumerate() abi.Return {
 			}
 		}
 	})
-	if err := g.publish(Node{Board: g.live.Board}); err != nil {
+	if err := g.publish(nil); err != nil {
 		e.Complain(err)
 		return abi.ERROR_UNKNOWN
 	}

@@ -246,7 +246,7 @@ func (g *generation) reread() error {
 		}
 		g.live.State = s
 	}
-	if err := g.publish(Node{Board: g.engine.current.Load().Board}); err != nil {
+	if err := g.publish(nil); err != nil {
 		g.live = before
 		return err
 	}
@@ -261,9 +261,9 @@ func (g *generation) say(err error) {
 	}
 }
 
-// publish computes the present node from its source and publishes it. Of the given node it uses only what does not
-// follow from the source.
-func (g *generation) publish(n Node) error {
+// publish computes the present node from its source and publishes it, with these partitions if the source says nothing of
+// any.
+func (g *generation) publish(partitions []Partition) error {
 	e, now := g.engine, g.now()
 	board, err := g.live.Node(now)
 	if err != nil {
@@ -275,7 +275,7 @@ func (g *generation) publish(n Node) error {
 			return err
 		}
 	}
-	n.Board = board
+	n := Node{Board: board, Partitions: partitions}
 	if g.live.State != nil || g.live.Declares() {
 		n.Partitions = g.partitions(gpus)
 	}
@@ -361,7 +361,7 @@ func (g *generation) change(f func(*change.Tx) abi.Return) abi.Return {
 		}
 		before := g.live.State
 		g.live.State = next
-		if err := g.publish(Node{Board: g.live.Board}); err != nil {
+		if err := g.publish(nil); err != nil {
 			g.live.State = before
 			return g.refused(answer, err)
 		}
