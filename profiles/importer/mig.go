@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/nvmlfab/nvmlfab/profiles"
 	"gopkg.in/yaml.v3"
@@ -13,6 +14,7 @@ import (
 // that has MIG. It also makes the instances that there are.
 func (r *reader) mig(all [][]setting) *yaml.Node {
 	var board *profiles.Board
+	idle := map[string]uint64{} // what an instance uses, in bytes
 	for i, g := range r.log.gpus {
 		if isAbsent(g.value("mig_mode/current_mig")) {
 			continue
@@ -29,7 +31,7 @@ func (r *reader) mig(all [][]setting) *yaml.Node {
 		most := num(strconv.FormatUint(uint64(board.Devices[0].MIG.MaxGPUInstances.Value), 10))
 		most.LineComment = "# not printed; of the shipped board " + board.Name
 		all[i] = append(all[i], setting{"mig.max_gpu_instances", most, g.id.line})
-		if nodes := r.instances(g, board.MIG.GPUInstanceProfiles); len(nodes) > 0 {
+		if nodes := r.instances(g, board.MIG.GPUInstanceProfiles, idle); len(nodes) > 0 {
 			all[i] = append(all[i], setting{"mig.instances", &yaml.Node{Kind: yaml.SequenceNode, Content: nodes}, g.id.line})
 		}
 	}
@@ -38,6 +40,9 @@ func (r *reader) mig(all [][]setting) *yaml.Node {
 	}
 	table := &yaml.Node{Kind: yaml.SequenceNode, HeadComment: "# not printed; of the shipped board " + board.Name}
 	for _, p := range board.MIG.GPUInstanceProfiles {
+		if n, ok := idle[p.Name]; ok {
+			p.UsedBytes = profiles.Some(n)
+		}
 		table.Content = append(table.Content, cut(p))
 	}
 	return table
@@ -94,8 +99,9 @@ func cut(p profiles.GPUInstanceProfile) *yaml.Node {
 	return pairs(append(content, "placement_starts", list(starts...))...)
 }
 
-// instances makes a GPU's instances from its MIG devices: those with one number are parts of one instance.
-func (r *reader) instances(g *gpu, table []profiles.GPUInstanceProfile) (nodes []*yaml.Node) {
+// instances makes a GPU's instances from its MIG devices: those with one number are parts of one instance. It puts into idle what
+// an instance without programs uses.
+func (r *reader) instances(g *gpu, table []profiles.GPUInstanceProfile, idle map[string]uint64) (nodes []*yaml.Node) {
 	for i := 0; i < len(g.instances); {
 		first := i
 		for i < len(g.instances) && of(g.instances[i], "gpu_instance_id") == of(g.instances[first], "gpu_instance_id") {
@@ -112,6 +118,13 @@ func (r *reader) instances(g *gpu, table []profiles.GPUInstanceProfile) (nodes [
 			r.note(line, "left out: MIG device %s: it is cut in none of the ways that are known of the chip", of(parts[0], "index"))
 			continue
 		}
+		if len(g.processes) == 0 {
+			const mib = 1 << 20
+			used, free := mebibytes(of(parts[0], "fb_memory_usage/used")), mebibytes(of(parts[0], "fb_memory_usage/free"))
+			if over := used + free - p.MemoryMiB.Value; over <= 1 && used > 0 {
+				idle[p.Name] = used*mib - over*mib/2
+			}
+		}
 		content := []any{"profile", text(p.Name)}
 		if compute := computes(parts, p, table); len(compute) > 0 {
 			content = append(content, "compute", list(compute...))
@@ -119,6 +132,11 @@ func (r *reader) instances(g *gpu, table []profiles.GPUInstanceProfile) (nodes [
 		nodes = append(nodes, pairs(content...))
 	}
 	return nodes
+}
+
+func mebibytes(value string) uint64 {
+	n, _ := strconv.ParseUint(strings.TrimSuffix(value, " MiB"), 10, 32) // 0 is of no use, nor is what is no number
+	return n
 }
 
 // of is a value of a MIG device.

@@ -280,15 +280,17 @@ func (m *maker) memory() error {
 		if hasFree && (over < -2*mib || over > 2*mib) {
 			return m.wrong(l.line, "fb_memory_usage: %d MiB used, %d reserved and %d free are not the total of %d", used/mib, reserved/mib, free/mib, total/mib)
 		}
-		part := -over / 3 // of each of the three
+		ofReserved, ofUsed := -over/2, -over/4 // the rest is of what is free
 		switch {
 		case !hasFree:
-			part = 0
+			ofReserved, ofUsed = 0, 0
+		case over == 2*mib || over == -2*mib:
+			ofReserved, ofUsed = -over/3, -over/3
 		case over > 0 && used == 0:
-			part = -over / 2
+			ofUsed = 0
 		}
-		put("memory.reserved_bytes", "fb_memory_usage/reserved", part)
-		put("memory.used_bytes", "fb_memory_usage/used", part)
+		put("memory.reserved_bytes", "fb_memory_usage/reserved", ofReserved)
+		put("memory.used_bytes", "fb_memory_usage/used", ofUsed)
 		m.done["fb_memory_usage/free"] = true
 	}
 	for section, key := range map[string]string{"bar1_memory_usage": "bar1_memory", "cc_protected_memory_usage": "cc_protected_memory"} {
@@ -705,19 +707,25 @@ func (r *reader) write() ([]byte, error) {
 		return nil, r.wrong(r.log.line, "%s", err)
 	}
 	if _, err := profiles.Parse("profile", w.Bytes()); err != nil {
-		return nil, r.blame(err, root, all)
+		return nil, r.blame(err, all)
 	}
 	return w.Bytes(), nil
 }
 
 // blame finds the line of the value because of which the profile is not valid.
-func (r *reader) blame(err error, root *yaml.Node, all [][]setting) error {
+func (r *reader) blame(err error, all [][]setting) error {
 	text := err.Error()
 	if e := (*profiles.Error)(nil); errors.As(err, &e) {
 		text = e.Text
 	}
 	for i, settings := range all {
 		for _, s := range settings {
+			if s.key == "mig.instances" {
+				if strings.Contains(text, ".mig.instances") {
+					return r.wrong(s.line, "GPU %d: the MIG devices cannot be made: %s", i, text)
+				}
+				continue
+			}
 			one, device := &yaml.Node{Kind: yaml.MappingNode}, &yaml.Node{Kind: yaml.MappingNode}
 			put(device, s.key, s.value)
 			put(one, "devices", &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{device}})
@@ -776,10 +784,12 @@ func equal(a, b *yaml.Node) bool {
 // chip adds what nvidia-smi does not print and a shipped board with the same chip has.
 func (r *reader) chip(all [][]setting) {
 	for i, settings := range all {
+		r.generation(i, settings, all)
 		at := slices.IndexFunc(settings, func(s setting) bool { return s.key == "pci.device_id" })
 		if at < 0 {
 			continue
 		}
+		settings = all[i]
 		id, err := strconv.ParseUint(settings[at].value.Value, 0, 32)
 		if err != nil {
 			continue
@@ -807,6 +817,37 @@ func (r *reader) chip(all [][]setting) {
 			}
 		}
 	}
+}
+
+// generation adds the chip's generation, which -q prints from driver 510 on, by the range of its PCI device id.
+func (r *reader) generation(i int, settings []setting, all [][]setting) {
+	at := slices.IndexFunc(settings, func(s setting) bool { return s.key == "pci.device_id" })
+	if at < 0 || slices.ContainsFunc(settings, func(s setting) bool { return s.key == "architecture" }) {
+		return
+	}
+	id, err := strconv.ParseUint(settings[at].value.Value, 0, 32)
+	if err != nil {
+		return
+	}
+	for _, g := range generationRanges {
+		if device := id >> 16; g.first <= device && device <= g.last {
+			node := text(g.name)
+			node.LineComment = "# not printed; by the range of the PCI device id"
+			all[i] = append(slices.Clone(settings), setting{"architecture", node, settings[at].line})
+			return
+		}
+	}
+}
+
+// generationRanges are PCI device ids by generation, as the PCI ID repository lists them.
+var generationRanges = []struct {
+	first, last uint64
+	name        string
+}{
+	{0x0fc0, 0x103f, "kepler"}, {0x1180, 0x12ff, "kepler"}, {0x1340, 0x13ff, "maxwell"}, {0x1401, 0x1436, "maxwell"},
+	{0x15f0, 0x15ff, "pascal"}, {0x1b00, 0x1d7f, "pascal"}, {0x1d80, 0x1dff, "volta"}, {0x1e00, 0x1fff, "turing"},
+	{0x2180, 0x21ff, "turing"}, {0x2080, 0x20ff, "ampere"}, {0x2200, 0x22ff, "ampere"}, {0x2400, 0x25ff, "ampere"},
+	{0x2600, 0x28ff, "ada"}, {0x2300, 0x23ff, "hopper"}, {0x2900, 0x31ff, "blackwell"},
 }
 
 // known is the first GPU of the shipped board with a chip, and the board's name.
