@@ -310,3 +310,22 @@ func TestVersionsFollowTheDriver(t *testing.T) {
 		assert.Equal(t, want, [3]any{b.System.CUDAVersionMajor.Value, b.System.CUDAVersionMinor.Value, b.System.NVMLVersion.Value}, text)
 	}
 }
+
+// TestDeviceExtends: GPUs of several boards in one machine keep what is theirs, and get identifiers of their own.
+func TestDeviceExtends(t *testing.T) {
+	b, err := Parse("mine.yaml", []byte("device_defaults: {persistence_mode: disabled}\ndevices:\n  - {extends: t4}\n  - {extends: h100, name: mine}\n  - {extends: t4}\n"))
+	require.NoError(t, err)
+	t4, err := Shipped("t4")
+	require.NoError(t, err)
+	assert.Equal(t, t4.Devices[0].Memory, b.Devices[2].Memory)
+	assert.NotEqual(t, t4.Devices[0].UUID, b.Devices[0].UUID)
+	assert.NotEqual(t, b.Devices[0].UUID, b.Devices[2].UUID)
+	assert.NotEqual(t, b.Devices[0].PCI.BusID, b.Devices[2].PCI.BusID)
+	assert.NotEqual(t, b.Devices[0].Serial, b.Devices[2].Serial)
+	assert.Equal(t, Some("mine"), b.Devices[1].Name)
+	assert.Equal(t, uint32(0x233010de), b.Devices[1].PCI.DeviceID.Value)
+	assert.Equal(t, Some(Enabled(false)), b.Devices[0].PersistenceMode)
+	assert.Zero(t, b.Devices[0].Extends)
+	_, err = Parse("mine.yaml", []byte("devices:\n  - {extends: t44}\n"))
+	assert.EqualError(t, err, `mine.yaml:2: devices[0].extends: unknown board "t44": did you mean "t4"?`)
+}
