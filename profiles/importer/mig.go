@@ -58,9 +58,8 @@ func cuttable(settings []setting) *profiles.Board {
 	if err != nil {
 		return nil
 	}
-	for _, name := range profiles.Names() {
-		b, err := profiles.Shipped(name)
-		if err == nil && b.Devices[0].PCI.DeviceID.Value == uint32(id) && len(b.MIG.GPUInstanceProfiles) > 0 {
+	for _, b := range shipped() {
+		if b.Devices[0].PCI.DeviceID.Value == uint32(id) && len(b.MIG.GPUInstanceProfiles) > 0 {
 			return b
 		}
 	}

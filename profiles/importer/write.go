@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/nvmlfab/nvmlfab/profiles"
 	"gopkg.in/yaml.v3"
@@ -852,11 +853,20 @@ var generationRanges = []struct {
 
 // known is the first GPU of the shipped board with a chip, and the board's name.
 func known(id uint32) (*profiles.Device, string) {
-	for _, name := range profiles.Names() {
-		b, err := profiles.Shipped(name)
-		if err == nil && b.Devices[0].PCI.DeviceID.Value == id {
-			return &b.Devices[0], name
+	for _, b := range shipped() {
+		if b.Devices[0].PCI.DeviceID.Value == id {
+			return &b.Devices[0], b.Name
 		}
 	}
 	return nil, ""
 }
+
+// shipped are the shipped boards.
+var shipped = sync.OnceValue(func() (all []*profiles.Board) {
+	for _, name := range profiles.Names() {
+		if b, err := profiles.Shipped(name); err == nil {
+			all = append(all, b)
+		}
+	}
+	return all
+})
