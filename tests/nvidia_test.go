@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,6 +24,8 @@ type seenByNVIDIA struct {
 		AddressingMode      string
 		Fabric, MIGCapable  bool
 		MIGEnabled          bool
+		MIGProfiles         []string
+		MIGDevices          []struct{ UUID, Profile, Parent string }
 		Links               map[int][]string
 	}
 	CDI struct {
@@ -66,6 +69,57 @@ func TestNVIDIA(t *testing.T) {
 			libraries := filepath.Join(dir, "usr/lib/x86_64-linux-gnu")
 			checkNVIDIA(t, name, libraries,
 				run(t, nil, program, "--root", dir, "--library", filepath.Join(libraries, "libnvidia-ml.so.1")))
+		})
+	}
+}
+
+// TestNVIDIAMIG: go-nvlib, on which NVIDIA's device plugin and DRA driver stand, finds the MIG devices of a GPU of each board that can
+// be cut. It works out the names of their profiles from memory and slices, and gets those of the board's table. nvcdi names the
+// devices and finds their nodes.
+func TestNVIDIAMIG(t *testing.T) {
+	namespaces(t)
+	needsRoot(t)
+	program := nvidiaProgram(t)
+	for _, name := range profiles.Names() {
+		board := mustBoard(t, name)
+		table := board.MIG.GPUInstanceProfiles
+		if len(table) == 0 {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			create, most := []string{table[0].Name}, uint32(1)
+			for _, p := range table {
+				if p.Slices.Value == 2 && most == 1 || p.Slices.Value == 3 {
+					create, most = append(create, p.Name), p.Slices.Value
+				}
+			}
+			script := `"$1" mig create --run $$ --gpu 0 --enable "$2" && exec "$3"`
+			out := inRun(t, nil, "--namespace", "--profile", name, "--", "sh", "-c", script, "sh", launcher(t), strings.Join(create, ","), program)
+			out.succeeds(t)
+			assert.Empty(t, out.stderr)
+			var got seenByNVIDIA
+			require.NoError(t, json.Unmarshal([]byte(out.stdout), &got))
+			g := got.GPUs[0]
+			assert.True(t, g.MIGEnabled)
+			require.Len(t, g.MIGDevices, len(create))
+			var found []string
+			for i, m := range g.MIGDevices {
+				found = append(found, m.Profile)
+				assert.Equal(t, g.UUID, m.Parent)
+				assert.Regexp(t, `^MIG-[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`, m.UUID)
+				for _, device := range []string{m.UUID, fmt.Sprintf("0:%d", i)} {
+					nodes := got.CDI.Nodes[device]
+					require.Len(t, nodes, 3, device)
+					assert.Regexp(t, `^/dev/nvidia-caps/nvidia-cap\d+ /dev/nvidia-caps/nvidia-cap\d+ /dev/nvidia\d+$`, strings.Join(slices.Sorted(slices.Values(nodes)), " "))
+				}
+			}
+			assert.ElementsMatch(t, create, found)
+			for _, p := range table {
+				assert.Contains(t, g.MIGProfiles, p.Name)
+			}
+			for _, other := range got.GPUs[1:] {
+				assert.Empty(t, other.MIGDevices)
+			}
 		})
 	}
 }

@@ -34,7 +34,12 @@ type gpu struct {
 	Fabric, MIGCapable  bool
 	MIGEnabled          bool
 	MIGProfiles         []string
+	MIGDevices          []migDevice
 	Links               map[int][]string // to each other GPU, by the names that go-gpuallocator gives them
+}
+
+type migDevice struct {
+	UUID, Profile, Parent string
 }
 
 type cdi struct {
@@ -126,7 +131,35 @@ func describeGPU(d device.Device) (g gpu, err error) {
 	for _, p := range profiles {
 		g.MIGProfiles = append(g.MIGProfiles, p.String())
 	}
+	if err != nil {
+		return g, err
+	}
+	err = d.VisitMigDevices(func(_ int, m device.MigDevice) error {
+		found, err := describeMIG(m)
+		g.MIGDevices = append(g.MIGDevices, found)
+		return err
+	})
 	return g, err
+}
+
+func describeMIG(d device.MigDevice) (m migDevice, err error) {
+	var ret nvml.Return
+	if m.UUID, ret = d.GetUUID(); ret != nvml.SUCCESS {
+		return m, fmt.Errorf("the UUID of a MIG device: %w", ret)
+	}
+	parent, ret := d.GetDeviceHandleFromMigDeviceHandle()
+	if ret != nvml.SUCCESS {
+		return m, fmt.Errorf("the GPU of a MIG device: %w", ret)
+	}
+	if m.Parent, ret = parent.GetUUID(); ret != nvml.SUCCESS {
+		return m, fmt.Errorf("the UUID of its GPU: %w", ret)
+	}
+	profile, err := d.GetProfile()
+	if err != nil {
+		return m, err
+	}
+	m.Profile = profile.String()
+	return m, nil
 }
 
 func describeCDI(root string, lib nvml.Interface, devices device.Interface) (c cdi, err error) {
