@@ -31,6 +31,7 @@ import (
 type options struct {
 	kernel    string
 	smp       int
+	count     int
 	memory    int
 	run, skip string
 	threads   string
@@ -42,6 +43,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.kernel, "kernel", debian.DefaultKernel, "Debian's kernel to boot, one of "+strings.Join(debian.Kernels(), ", "))
 	flag.IntVar(&o.smp, "smp", 1, "processors of the virtual machine")
+	flag.IntVar(&o.count, "count", 1, "run each test this often")
 	flag.IntVar(&o.memory, "memory", 768, "its memory, in MiB")
 	flag.StringVar(&o.run, "run", "", "only tests that match this expression, as go test has it")
 	flag.StringVar(&o.skip, "skip", "", "no tests that match this expression")
@@ -143,6 +145,9 @@ func start(stopped context.Context, qemu string, kernel debian.Kernel, image, lo
 		}
 	}
 	words = append(words, "--", "-test.v", "-test.timeout="+(o.limit-5*time.Second).String())
+	if o.count != 1 {
+		words = append(words, fmt.Sprint("-test.count=", o.count))
+	}
 	if o.run != "" {
 		words = append(words, "-test.run="+o.run)
 	}

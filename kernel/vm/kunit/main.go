@@ -53,8 +53,7 @@ func run() error {
 	}
 	defer unlock()
 
-	fmt.Println("kunit: the suites in user space, to know what there is to run")
-	whole, err := logic.RunSuites(filepath.Join(dir, "logic"), filepath.Join(build, "suites"), []string{"-std=c11", "-O1"})
+	whole, err := cover()
 	if err != nil {
 		return err
 	}
@@ -72,6 +71,31 @@ func run() error {
 		return err
 	}
 	return boot(build, whole)
+}
+
+// published is where the coverage of the last run lies.
+const published = "dist/kernel/coverage.txt"
+
+// cover runs the suites in user space, to know what there is to run and how much of the logic that executes. The kernel
+// runs the same suites, without counters.
+func cover() ([]logic.Suite, error) {
+	fmt.Println("kunit: the suites in user space, with their coverage")
+	absolute, err := filepath.Abs(filepath.Join(dir, "logic"))
+	if err != nil {
+		return nil, err
+	}
+	work, err := os.MkdirTemp("", "nvmlfab-coverage-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(work)
+	covered, whole, err := logic.Cover(absolute, work)
+	if err != nil {
+		return nil, err
+	}
+	table := logic.Table(covered)
+	fmt.Printf("%skunit: this is in %s\n", table, published)
+	return whole, errors.Join(os.MkdirAll(filepath.Dir(published), 0o755), os.WriteFile(published, []byte(table), 0o644))
 }
 
 // lock makes others wait who would build in the same folder.

@@ -113,6 +113,20 @@ func TestKernelLogicFuzz(t *testing.T) {
 	require.NoError(t, os.RemoveAll(kept))
 }
 
+// TestKernelLogicCoverage: the suites execute nearly all of the logic, and every file of it is counted.
+func TestKernelLogicCoverage(t *testing.T) {
+	covered, _, err := Cover(folder(t), t.TempDir())
+	require.NoError(t, err)
+	sources, err := filepath.Glob(filepath.Join(folder(t), "*.c"))
+	require.NoError(t, err)
+	require.Len(t, covered, len(sources)+1, Table(covered))
+	for _, c := range covered {
+		assert.NotZero(t, c.Lines, c.File)
+		assert.GreaterOrEqual(t, c.Executed*100, c.Lines*90, "%s", Table(covered))
+	}
+	t.Logf("\n%s", Table(covered))
+}
+
 const results = `console noise
 KTAP version 1
 1..2
