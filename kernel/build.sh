@@ -51,7 +51,7 @@ release=$(sed -nE 's/^#define UTS_RELEASE "(.*)"$/\1/p' "$kdir/include/generated
 # Debian has these tools in a package of their own.
 for tool in scripts/basic/fixdep scripts/mod/modpost; do
 	[ -x "$kdir/$tool" ] ||
-		die "$kdir lacks $tool, which builds modules: on Debian apt-get install --reinstall linux-headers-$release linux-kbuild-${release%%-*}$otherwise"
+		die "$kdir lacks $tool, which builds modules and comes with what the headers depend on: $(package "$release")$otherwise"
 done
 
 # The compiler with which the kernel was built, if it is here: a module should have no other.

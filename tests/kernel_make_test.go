@@ -20,7 +20,10 @@ func TestKernelModulesStayOut(t *testing.T) {
 	files := strings.Fields(run(t, nil, "git", "ls-files", "-co", "--exclude-standard").succeeds(t).stdout)
 	require.NotEmpty(t, files)
 	for _, file := range files {
-		if ext := filepath.Ext(file); ext == ".md" || file == "tests/kernel_make_test.go" {
+		switch {
+		case filepath.Ext(file) == ".md", file == "tests/kernel_make_test.go":
+			continue
+		case file == "tests/kernel_build_test.go", file == "tests/kernel_docs_test.go": // they put programs of these names in front of PATH
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(root, file))

@@ -465,3 +465,27 @@ func TestHelp(t *testing.T) {
 		}
 	}
 }
+
+// TestVerifyRefuses: what verify says where no check could pass. The checks themselves are tried in a virtual machine.
+func TestVerifyRefuses(t *testing.T) {
+	b := newBench(t)
+	b.parameters = t.TempDir()
+	b.fails("verify nonsense", 2, `"nonsense" is no check: want compute, cgroup, cgroup-policy, cgroup-compute or cgroup-memory`)
+	b.fails("verify --gpu any", 2, "the checks need one GPU: give its number with --gpu")
+	b.fails("verify --enforce", 1, "the module does not enforce, and verify does not change that: vgpuctl mode enforce, or leave out --enforce")
+	b.fails("verify", 1, "the parameters of the module: open "+b.parameters+"/memory_alloc_min_bytes: no such file or directory")
+	b.module.Info.Hooked = 0
+	b.fails("verify", 1, "the module has hooked no driver: load NVIDIA's, or fakegpu with nvidia=1, and see vgpuctl status")
+	b.module.Info.Hooked, b.module.Info.Mode = 1, vgpuctl.ModeOff
+	b.fails("verify", 1, "the module is off: vgpuctl mode dry-run")
+}
+
+func TestAccounted(t *testing.T) {
+	for least, want := range map[string]uint64{"1\n": 16 << 20, "16777216\n": 16 << 20, "16777217\n": 32 << 20, "1073741824\n": 1 << 30} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "memory_alloc_min_bytes"), []byte(least), 0o644))
+		size, err := accounted(dir)
+		require.NoError(t, err)
+		assert.Equal(t, want, size)
+	}
+}

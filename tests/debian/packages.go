@@ -62,6 +62,9 @@ var entries = map[string]entry{
 
 	"linux-source": {"bookworm", tools, "6.1", []string{"linux-source-6.1"}},
 
+	"cmake": {"bookworm", tools, "3.25.1", []string{"cmake", "cmake-data", "libarchive13", "libjsoncpp25", "librhash0", "libuv1", "libcurl4", "libexpat1"}},
+	"dkms":  {"bookworm", tools, "3.0.10", []string{"dkms"}},
+
 	"pynvml-11": {"bookworm", nonFree, "11.525.112", []string{"python3-pynvml"}},
 	"pynvml-12": {"trixie", nonFree, "12.550.89", []string{"python3-pynvml"}},
 	"udev":      {"bookworm", tools, "252", []string{"udev"}},
