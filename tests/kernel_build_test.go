@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -30,38 +29,6 @@ func programs(t *testing.T, scripts map[string]string) string {
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/bash\n"+script+"\n"), 0o755))
 	}
 	return "PATH=" + bin + ":" + os.Getenv("PATH")
-}
-
-// TestKernelMakesAtOnce: several makes into one folder build everything once, and all of them succeed.
-func TestKernelMakesAtOnce(t *testing.T) {
-	kernel, err := debian.FetchKernel("6.1")
-	require.NoError(t, err)
-	tree := kernelTree(t)
-	var outputs [3]outcome
-	var all sync.WaitGroup
-	for i := range outputs {
-		all.Go(func() {
-			outputs[i] = run(t, nil, "make", "-C", filepath.Join(tree, "kernel"), "kernel", "programs", "KDIR="+kernel.Headers)
-		})
-	}
-	all.Wait()
-	compiled := 0
-	for _, o := range outputs {
-		require.Zero(t, o.code, o.stdout+o.stderr)
-		compiled += strings.Count(o.stdout, "fakegpu/device.o\n")
-	}
-	assert.Equal(t, 1, compiled)
-	for _, name := range []string{"fakegpu", "vgpu"} {
-		module, err := os.ReadFile(filepath.Join(tree, "dist", "kernel", kernel.Release, name+".ko"))
-		require.NoError(t, err)
-		assert.Contains(t, string(module), "vermagic="+kernel.Release+" ")
-	}
-	for _, name := range []string{"client", "evil", "rm_alloc_smoke"} {
-		assert.FileExists(t, filepath.Join(tree, "dist", "kernel", "bin", name))
-	}
-	left, err := filepath.Glob(filepath.Join(tree, "dist", "kernel", "bin", "*.[0-9]*"))
-	require.NoError(t, err)
-	assert.Empty(t, left, "unfinished programs")
 }
 
 // TestKernelDryMake: make -n load, from the top and in kernel, prints what it would do, and neither builds nor loads.
@@ -145,4 +112,30 @@ func readFile(t *testing.T, name string) string {
 	text, err := os.ReadFile(filepath.Join(root, name))
 	require.NoError(t, err)
 	return string(text)
+}
+
+// guestTests are the tests that run in the virtual machine, by name.
+func guestTests(t *testing.T) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "kernel", "vm", "*_test.go"))
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`).FindAllStringSubmatch(string(text), -1) {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
+
+// TestKernelLogic is the command of CONTRIBUTING: it runs the suites of the modules' logic in user space.
+func TestKernelLogic(t *testing.T) {
+	out := run(t, nil, "go", "test", "-v", "-run", "^TestKernelLogic$", "./kernel/vm/logic").succeeds(t).stdout
+	suites, err := filepath.Glob(filepath.Join(root, "kernel", "logic", "tests", "*_test.c"))
+	require.NoError(t, err)
+	require.NotEmpty(t, suites)
+	for _, suite := range suites {
+		assert.Contains(t, out, "--- PASS: TestKernelLogic/"+strings.TrimSuffix(filepath.Base(suite), "_test.c")+" ")
+	}
 }
