@@ -135,33 +135,63 @@ func TestImport(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			file, profile := filepath.Join(root, "tests", "testdata", name), filepath.Join(dir, "profile.yaml")
-			isXML := !strings.HasPrefix(name, "import/") || strings.HasSuffix(name, ".leaves")
-			var leaves []leaf
-			if isXML {
-				leaves = leafFile(t, name)
+			if strings.HasPrefix(name, "captures/") || strings.HasSuffix(name, ".leaves") {
 				file = filepath.Join(dir, "q.xml")
-				require.NoError(t, os.WriteFile(file, []byte(asXML(leaves)), 0o644))
+				require.NoError(t, os.WriteFile(file, []byte(asXML(leafFile(t, name))), 0o644))
 			}
 			out := run(t, nil, launcher(t), "profiles", "import", "-o", profile, file)
 			require.Zero(t, out.code, out.stderr)
 			board, err := profiles.Load(profile)
 			require.NoError(t, err)
 			m := newMachine(t, c.smi, board, "MOCK_NVML_CONFIG="+profile)
-			var want, have map[string]string
-			var prints func(string) bool
-			if isXML {
-				printed := parse(t, m.run(t, "-q", "-x", "--dtd").succeeds(t).stdout)
-				want, have = byName(leaves), byName(printed.leaves)
-				prints = func(path string) bool { return printed.declares("gpu/" + path) }
-			} else {
-				text, err := os.ReadFile(file)
-				require.NoError(t, err)
-				want, have = labelled(string(text)), labelled(m.run(t, "-q").succeeds(t).stdout)
-				prints = func(path string) bool { _, ok := have[path]; return ok || !newerLabel.MatchString(path) }
-			}
-			compareImport(t, c.smi, want, have, prints, c.reasons)
+			comparePrinted(t, m, name, c.reasons)
 		})
 	}
+}
+
+// TestBoardsAsPrinted compares what nvidia-smi prints of shipped boards with what it printed of the real ones, if an output of
+// the very board is among those of testdata. TestSMICapture does that for further boards.
+func TestBoardsAsPrinted(t *testing.T) {
+	for name, c := range map[string]struct {
+		smi     int
+		output  string
+		reasons map[string]string
+	}{
+		"a10g": {470, "import/a10g-515.leaves", map[string]string{
+			"pci/pci_device_id":     "it was taken out of the output",
+			"pci/pci_sub_system_id": "it was taken out of the output",
+			"gpu_part_number":       "it was taken out of the output",
+		}},
+		"l40s":     {550, "import/l40s-595.leaves", nil},
+		"rtx-4090": {535, "import/rtx-4090-535.leaves", imported["import/rtx-4090-535.leaves"].reasons},
+		"rtx-5090": {550, "import/rtx-5090-570.txt", map[string]string{
+			"product architecture": "nvidia-smi 550 is older than Blackwell",
+			"minor number":         "the machine had another GPU too",
+		}},
+		"rtx-2080-super":    {550, "import/rtx-2080-super-595.txt", nil},
+		"vgpu-rtxa6000-24q": {535, "import/rtxa6000-24q-535.txt", imported["import/rtxa6000-24q-535.txt"].reasons},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			comparePrinted(t, newMachine(t, c.smi, mustBoard(t, name), "NVMLFAB_PROFILE="+name), c.output, c.reasons)
+		})
+	}
+}
+
+// comparePrinted compares what nvidia-smi prints of a machine with an output in testdata.
+func comparePrinted(t *testing.T, m machine, name string, reasons map[string]string) {
+	t.Helper()
+	if strings.HasPrefix(name, "captures/") || strings.HasSuffix(name, ".leaves") {
+		printed := parse(t, m.run(t, "-q", "-x", "--dtd").succeeds(t).stdout)
+		prints := func(path string) bool { return printed.declares("gpu/" + path) }
+		compareImport(t, m.driver, byName(leafFile(t, name)), byName(printed.leaves), prints, reasons)
+		return
+	}
+	text, err := os.ReadFile(filepath.Join(root, "tests", "testdata", name))
+	require.NoError(t, err)
+	want, have := labelled(string(text)), labelled(m.run(t, "-q").succeeds(t).stdout)
+	prints := func(path string) bool { _, ok := have[path]; return ok || !newerLabel.MatchString(path) }
+	compareImport(t, m.driver, want, have, prints, reasons)
 }
 
 // byName are the leaves of the GPUs by number and path.
