@@ -120,7 +120,7 @@ func (c *checker) identity(dev nvml.Device, d *profiles.Device) {
 	c.says("nvmlDeviceGetModuleId", d.Platform.ModuleID.Value)(dev.GetModuleId())
 	c.says("nvmlDeviceGetPdi", when(d.PDI.Valid, versioned(1, nvml.Pdi{Value: d.PDI.Value})))(dev.GetPdi())
 	c.says("nvmlDeviceGetBrand", named(d.Brand, map[string]nvml.BrandType{
-		"tesla": nvml.BRAND_TESLA, "nvidia": nvml.BRAND_NVIDIA, "nvidia_rtx": nvml.BRAND_NVIDIA_RTX,
+		"unknown": nvml.BRAND_UNKNOWN, "tesla": nvml.BRAND_TESLA, "nvidia": nvml.BRAND_NVIDIA, "nvidia_rtx": nvml.BRAND_NVIDIA_RTX,
 		"geforce": nvml.BRAND_GEFORCE, "nvidia_vws": nvml.BRAND_NVIDIA_VWS,
 	}))(dev.GetBrand())
 	c.says("nvmlDeviceGetArchitecture", named(d.Architecture, map[string]nvml.DeviceArchitecture{
