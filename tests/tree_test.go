@@ -27,7 +27,7 @@ if len(sys.argv) > 2:
     print(nvml.nvmlDeviceSetPersistenceMode(d, int(sys.argv[2])))
 assert nvml.nvmlDeviceGetUUID(d, uuid, 96) == 0
 assert nvml.nvmlDeviceGetPersistenceMode(d, ctypes.byref(mode)) == 0
-assert nvml.nvmlDeviceGetTemperature(d, 0, ctypes.byref(celsius)) == 0
+assert nvml.nvmlDeviceGetTemperature(d, 0, ctypes.byref(celsius)) in (0, 3)  # a vGPU and a Thor have no sensor
 print(n.value, uuid.value.decode(), mode.value, celsius.value)
 `
 
