@@ -187,6 +187,8 @@ var calls = []func(d *engine.Device, s *engine.EventSet, uuid string){
 				p, call = "g", "for _, g := range instances(d) { handwritten.%s(%s) }"
 			case p == "*engine.ComputeInstance":
 				p, call = "c", "for _, c := range parts(d) { handwritten.%s(%s) }"
+			case p == "*engine.Unit":
+				p, call = "u", "for _, u := range d.Snapshot().Units { handwritten.%s(%s) }"
 			case p == "*engine.Device":
 				p = "d"
 			case p == "*engine.Snapshot":

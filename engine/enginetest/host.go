@@ -149,6 +149,8 @@ func (h *Host) CPUs() []uint32 { return []uint32{0, 1, 2, 3, 4, 5, 6, 7} }
 
 // SetCPUs keeps what it is given in Bound.
 func (h *Host) SetCPUs(cpus []uint32) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.Bound = cpus
 	return nil
 }

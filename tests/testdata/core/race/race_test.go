@@ -42,9 +42,10 @@ func (l *lives) end() {
 	}
 }
 
-// divided is a board whose GPUs have MIG instances.
+// divided is a board whose GPUs have MIG instances, in a unit.
 const divided = `
 extends: h100
+units: [{name: unit, devices: [0, 7]}]
 device_defaults: {mig: {mode_current: enabled, mode_pending: enabled, instances: [{profile: 3g.40gb}, {profile: 1g.10gb}]}}
 `
 
