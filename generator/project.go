@@ -151,7 +151,7 @@ func updateModels(root string) error {
 
 // input is what the emitters need for one version.
 func (p *project) input(nvml string) emit.Input {
-	in := emit.Input{Slots: p.Slots, Symbols: p.symbols, Func: p.registry.Func, Requires: p.requires.Of, Versions: p.Versions, Shared: p.shared}
+	in := emit.Input{Slots: p.Slots, Symbols: p.symbols, Func: p.registry.Func, Requires: p.requires.Of, Versions: p.Versions, Shared: p.shared, Headers: p.Headers}
 	for i, v := range p.Versions {
 		if v.NVML == nvml {
 			in.Header = p.Headers[i]

@@ -55,13 +55,20 @@ func DeviceGetSupportedClocksEventReasons(d *engine.Device) (uint64, abi.Return)
 	return clockEvents(known), abi.SUCCESS
 }
 
+// lostTo is the time lost to a cause, in µs. Every GPU that tells why its clocks are held down counts the time that power and
+// temperature cost, so it is 0 if the profile has no counter.
+func lostTo(d *engine.Device, cause simulate.Quantity) profiles.Opt[uint64] {
+	lost := d.Lost(cause)
+	return profiles.Opt[uint64]{Value: lost.Value, Valid: lost.Valid || d.Readings().KnownReasons != 0}
+}
+
 // violation is the time lost to a policy, in µs.
 func violation(d *engine.Device, policy abi.PerfPolicyType_t) profiles.Opt[uint64] {
 	switch policy {
 	case abi.PERF_POLICY_POWER:
-		return d.Lost(simulate.LostToPowerCap)
+		return lostTo(d, simulate.LostToPowerCap)
 	case abi.PERF_POLICY_THERMAL:
-		return d.Lost(simulate.LostToSWThermal)
+		return lostTo(d, simulate.LostToSWThermal)
 	case abi.PERF_POLICY_SYNC_BOOST:
 		return d.ClocksThrottleReasons.Counters.SyncBoostUS
 	}

@@ -246,6 +246,60 @@ func linkTraffic(d dev, number uint32) (uint64, abi.Return) {
 	return d.LinkTraffic(), abi.SUCCESS
 }
 
+// packetCounters is the first generation of links that count packets and their errors, in place of the errors of the data
+// link layer.
+const packetCounters = 5
+
+func countsPackets(d dev) bool { return d.Snapshot().Board.NVLink.Version.Value >= packetCounters }
+
+// oldErrors counts the errors of a link's data link layer.
+func oldErrors(d dev, number uint32) (uint64, abi.Return) {
+	if countsPackets(d) {
+		return 0, abi.ERROR_NOT_SUPPORTED
+	}
+	return linkErrors(d, number)
+}
+
+// packetBytes is what the counters of packets take for a packet's size: 128 bytes of data and a header of 16.
+const packetBytes = 144
+
+// packetFields count what the links of the fifth generation carry: in bytes, in packets, or errors of a kind.
+var packetFields = map[uint32]func(traffic, errors uint64) uint64{
+	abi.FI_DEV_NVLINK_COUNT_XMIT_PACKETS: func(traffic, _ uint64) uint64 { return traffic / packetBytes },
+	abi.FI_DEV_NVLINK_COUNT_RCV_PACKETS:  func(traffic, _ uint64) uint64 { return traffic / packetBytes },
+	abi.FI_DEV_NVLINK_COUNT_XMIT_BYTES:   func(traffic, _ uint64) uint64 { return traffic },
+	abi.FI_DEV_NVLINK_COUNT_RCV_BYTES:    func(traffic, _ uint64) uint64 { return traffic },
+}
+
+// errorFields are the fields that count errors of links of the fifth generation. Those that a fault lets grow are symbol
+// errors and what follows from them; the others stay 0.
+var errorFields = []uint32{
+	abi.FI_DEV_NVLINK_COUNT_RCV_ERRORS, abi.FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS,
+	abi.FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS, abi.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS,
+}
+
+// quietFields are the fields that count what never happens on links of the fifth generation here.
+var quietFields = []uint32{
+	abi.FI_DEV_NVLINK_COUNT_VL15_DROPPED, abi.FI_DEV_NVLINK_COUNT_MALFORMED_PACKET_ERRORS,
+	abi.FI_DEV_NVLINK_COUNT_BUFFER_OVERRUN_ERRORS, abi.FI_DEV_NVLINK_COUNT_RCV_REMOTE_ERRORS,
+	abi.FI_DEV_NVLINK_COUNT_RCV_GENERAL_ERRORS, abi.FI_DEV_NVLINK_COUNT_XMIT_DISCARDS,
+	abi.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS, abi.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS,
+	abi.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS,
+}
+
+// packetField makes a field of a link's traffic in bytes and its errors.
+func packetField(of func(traffic, errors uint64) uint64) field {
+	return number(func(d dev, link uint32) (uint64, abi.Return) {
+		if !countsPackets(d) {
+			return 0, abi.ERROR_NOT_SUPPORTED
+		}
+		if _, ret := nvlink(d, link); ret != abi.SUCCESS {
+			return 0, ret
+		}
+		return of(d.LinkTraffic()<<10, d.LinkErrors(link)), abi.SUCCESS
+	})
+}
+
 // numbered adds the fields with consecutive numbers to the others.
 func numbered(fields *[abi.FI_MAX]field) *[abi.FI_MAX]field {
 	for location, ids := range eccFields {
@@ -273,6 +327,15 @@ func numbered(fields *[abi.FI_MAX]field) *[abi.FI_MAX]field {
 	}
 	for total := range linkErrorFields {
 		fields[total] = number(allLinkErrors)
+	}
+	for id, of := range packetFields {
+		fields[id] = packetField(of)
+	}
+	for _, id := range errorFields {
+		fields[id] = packetField(func(_, errors uint64) uint64 { return errors })
+	}
+	for _, id := range quietFields {
+		fields[id] = packetField(func(_, _ uint64) uint64 { return 0 })
 	}
 	return fields
 }

@@ -10,19 +10,25 @@ import (
 )
 
 // DeviceGetFieldValues answers many values in one call, each with its own return code: INVALID_ARGUMENT for a number
-// that is no field, NOT_SUPPORTED for a field that the profile has no value for. Times are in µs since 1970.
+// that is no field, NOT_SUPPORTED for a field that the profile has no value for. Times are in µs since 1970. Numbers are
+// those of the driver's version, since some fields had other numbers in some versions.
 func DeviceGetFieldValues(d *engine.Device, values []abi.FieldValue_t) abi.Return {
-	return fieldValues(d, values, fields()[:])
+	version := profiles.NVML(d.Snapshot().Branch).Number
+	return fieldValues(d, values, func(id uint32) uint32 { return abi.FieldID(version, id) }, fields()[:])
 }
 
-func fieldValues(d *engine.Device, values []abi.FieldValue_t, known []field) abi.Return {
+// fieldValues answers fields from a table, in which a field stands at the number that newest makes of the caller's.
+func fieldValues(d *engine.Device, values []abi.FieldValue_t, newest func(id uint32) uint32, known []field) abi.Return {
+	if len(values) == 0 {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
 	start := d.Snapshot().Now()
 	for i := range values {
 		v := &values[i]
 		v.NvmlReturn = abi.ERROR_INVALID_ARGUMENT
-		if v.FieldId > 0 && uint64(v.FieldId) < uint64(len(known)) {
+		if id := newest(v.FieldId); id > 0 && uint64(id) < uint64(len(known)) {
 			v.NvmlReturn = abi.ERROR_NOT_SUPPORTED
-			if get := known[v.FieldId]; get != nil {
+			if get := known[id]; get != nil {
 				v.ValueType, v.Value[0], v.NvmlReturn = get(d, v.ScopeId)
 			}
 		}
@@ -116,8 +122,8 @@ var fields = sync.OnceValue(func() *[abi.FI_MAX]field {
 		abi.FI_DEV_PCIE_OUTBOUND_ATOMICS_MASK:   given(func(d dev) u32 { return d.PCIe.AtomicCapsOutbound }),
 		abi.FI_DEV_PCIE_INBOUND_ATOMICS_MASK:    given(func(d dev) u32 { return d.PCIe.AtomicCapsInbound }),
 
-		abi.FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP:            lost(func(d dev) u64 { return d.Lost(simulate.LostToPowerCap) }),
-		abi.FI_DEV_PERF_POLICY_THERMAL:                         lost(func(d dev) u64 { return d.Lost(simulate.LostToSWThermal) }),
+		abi.FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP:            lost(func(d dev) u64 { return lostTo(d, simulate.LostToPowerCap) }),
+		abi.FI_DEV_PERF_POLICY_THERMAL:                         lost(func(d dev) u64 { return lostTo(d, simulate.LostToSWThermal) }),
 		abi.FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST:              lost(func(d dev) u64 { return d.ClocksThrottleReasons.Counters.SyncBoostUS }),
 		abi.FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN:       lost(func(d dev) u64 { return d.Lost(simulate.LostToSWThermal) }),
 		abi.FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN:       lost(func(d dev) u64 { return d.Lost(simulate.LostToHWThermal) }),
@@ -149,9 +155,9 @@ var fields = sync.OnceValue(func() *[abi.FI_MAX]field {
 		abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_MAX:       given(func(d dev) u32 { return d.NVLinkLowPower.Max }),
 		abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_UNITS:     given(thresholdUnits),
 		abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_SUPPORTED: given(thresholdSupported),
-		abi.FI_DEV_NVLINK_ERROR_DL_REPLAY:               number(linkErrors),
-		abi.FI_DEV_NVLINK_ERROR_DL_RECOVERY:             number(linkErrors),
-		abi.FI_DEV_NVLINK_ERROR_DL_CRC:                  number(linkErrors),
+		abi.FI_DEV_NVLINK_ERROR_DL_REPLAY:               number(oldErrors),
+		abi.FI_DEV_NVLINK_ERROR_DL_RECOVERY:             number(oldErrors),
+		abi.FI_DEV_NVLINK_ERROR_DL_CRC:                  number(oldErrors),
 		abi.FI_DEV_NVLINK_THROUGHPUT_DATA_TX:            number(linkTraffic),
 		abi.FI_DEV_NVLINK_THROUGHPUT_DATA_RX:            number(linkTraffic),
 		abi.FI_DEV_NVLINK_THROUGHPUT_RAW_TX:             number(linkTraffic),

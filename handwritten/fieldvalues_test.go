@@ -1,6 +1,7 @@
 package handwritten
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,14 +11,64 @@ import (
 	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/engine/enginetest"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
 // ask reads one field.
 func ask(t *testing.T, d *engine.Device, id, scope uint32) abi.FieldValue_t {
 	t.Helper()
-	values := []abi.FieldValue_t{{FieldId: id, ScopeId: scope}}
+	values := []abi.FieldValue_t{{FieldId: asked(d, id), ScopeId: scope}}
 	require.Equal(t, abi.SUCCESS, DeviceGetFieldValues(d, values))
 	return values[0]
+}
+
+// asked is the number that the GPU's driver has for a field of the newest version.
+func asked(d *engine.Device, id uint32) uint32 {
+	version := profiles.NVML(d.Snapshot().Branch).Number
+	for old := range uint32(abi.FI_MAX) {
+		if abi.FieldID(version, old) == id {
+			return old
+		}
+	}
+	return id
+}
+
+// TestFieldNumbersFollowTheDriver: some fields had other numbers in some versions, which is how programs of these versions and
+// monitoring agents that look at the driver ask for them.
+func TestFieldNumbersFollowTheDriver(t *testing.T) {
+	const old = "extends: h100\nsystem: {driver_version: %s}\ndevice_defaults: {nvlink_low_power: {min: 1, max: 8191}}\n"
+	for driver, numbers := range map[string][3]uint32{ // of the time lost to software's thermal slowdown, and of two others
+		"550.163.01": {269, 200, 199}, "555.58.02": {269, 199, 200}, "560.28.03": {269, 199, 200}, "570.86.15": {269, 200, 199},
+		"575.57.08": {251, 200, 199}, "580.105.08": {251, 200, 199}, "590.44.01": {269, 200, 199}, "615.36.04": {269, 200, 199},
+	} {
+		values := []abi.FieldValue_t{{FieldId: numbers[0]}, {FieldId: numbers[1]}, {FieldId: numbers[2]}}
+		require.Equal(t, abi.SUCCESS, DeviceGetFieldValues(gpu(t, fmt.Sprintf(old, driver)), values))
+		assert.Equal(t, abi.SUCCESS, values[0].NvmlReturn, driver)
+		assert.Equal(t, long, values[0].ValueType, driver)
+		assert.EqualValues(t, 8191, values[1].Value[0], driver)
+		assert.NotEqual(t, uint64(8191), values[2].Value[0], driver)
+	}
+}
+
+// TestLinksOfTheFifthGeneration count packets, and not what earlier links count.
+func TestLinksOfTheFifthGeneration(t *testing.T) {
+	d := gpu(t, "extends: gb200\nnvlink: {defaults: {counter_seed: 1000}}\n")
+	for id, want := range map[uint32]uint64{
+		abi.FI_DEV_NVLINK_COUNT_XMIT_BYTES: 1000 << 10, abi.FI_DEV_NVLINK_COUNT_RCV_BYTES: 1000 << 10,
+		abi.FI_DEV_NVLINK_COUNT_XMIT_PACKETS: 1000 << 10 / 144, abi.FI_DEV_NVLINK_COUNT_RCV_PACKETS: 1000 << 10 / 144,
+		abi.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS: 0, abi.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS: 0,
+	} {
+		v := ask(t, d, id, 3)
+		assert.Equal(t, abi.SUCCESS, v.NvmlReturn, id)
+		assert.Equal(t, long, v.ValueType, id)
+		assert.Equal(t, want, v.Value[0], id)
+		assert.Equal(t, abi.ERROR_NOT_SUPPORTED, ask(t, gpu(t, ""), id, 3).NvmlReturn, id)
+	}
+	for id := uint32(abi.FI_DEV_NVLINK_ERROR_DL_REPLAY); id <= abi.FI_DEV_NVLINK_ERROR_DL_CRC; id++ {
+		assert.Equal(t, abi.ERROR_NOT_SUPPORTED, ask(t, d, id, 3).NvmlReturn, id)
+		assert.Equal(t, abi.SUCCESS, ask(t, gpu(t, ""), id, 3).NvmlReturn, id)
+	}
+	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, ask(t, d, abi.FI_DEV_NVLINK_COUNT_XMIT_BYTES, 18).NvmlReturn)
 }
 
 const (
@@ -118,7 +169,7 @@ func TestFieldsAtOnce(t *testing.T) {
 	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, values[0].NvmlReturn)
 	assert.Equal(t, abi.FieldValue_t{FieldId: abi.FI_DEV_MEMORY_TEMP, Timestamp: 1_800_000_000_000_015, LatencyUsec: 10,
 		ValueType: integer, Value: abi.Value_t{37}}, values[1])
-	assert.Equal(t, abi.SUCCESS, DeviceGetFieldValues(d, nil))
+	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, DeviceGetFieldValues(d, nil))
 }
 
 func TestFieldsOfFaultyBoards(t *testing.T) {

@@ -105,12 +105,13 @@ func TestSettersAreSeen(t *testing.T) {
 		{abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_UNITS}:                abi.NVLINK_LOW_POWER_THRESHOLD_UNIT_100US,
 		{abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_SUPPORTED}:            1,
 	} {
-		values := []abi.FieldValue_t{{FieldId: field[0], ScopeId: field[1]}}
+		values := []abi.FieldValue_t{{FieldId: asked(seen(e), field[0]), ScopeId: field[1]}}
 		require.Equal(t, abi.SUCCESS, DeviceGetFieldValues(seen(e), values))
 		assert.Equal(t, abi.SUCCESS, values[0].NvmlReturn, "field %d", field)
 		assert.EqualValues(t, want, values[0].Value[0], "field %d", field)
 	}
-	values := []abi.FieldValue_t{{FieldId: abi.FI_PWR_SMOOTHING_PROFILE_RAMP_UP_RATE, ScopeId: 2}, {FieldId: abi.FI_PWR_SMOOTHING_APPLIED_TMP_CEIL}}
+	values := []abi.FieldValue_t{{FieldId: asked(seen(e), abi.FI_PWR_SMOOTHING_PROFILE_RAMP_UP_RATE), ScopeId: 2},
+		{FieldId: asked(seen(e), abi.FI_PWR_SMOOTHING_APPLIED_TMP_CEIL)}}
 	require.Equal(t, abi.SUCCESS, DeviceGetFieldValues(seen(e), values))
 	assert.Equal(t, abi.ERROR_INVALID_ARGUMENT, values[0].NvmlReturn)
 	assert.Equal(t, abi.ERROR_NOT_SUPPORTED, values[1].NvmlReturn)

@@ -154,7 +154,7 @@ func lanes(d dev, number uint32) (uint32, abi.Return) {
 
 // InternalSlot165 is DeviceGetFieldValues for fields that only nvidia-smi knows.
 func InternalSlot165(d *engine.Device, values []abi.FieldValue_t) abi.Return {
-	return fieldValues(d, values, internalFields(d))
+	return fieldValues(d, values, func(id uint32) uint32 { return id }, internalFields(d))
 }
 
 // InternalSlot207 is the GPU's place on the baseboard.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -14,6 +15,15 @@ import (
 type field struct {
 	id, scope uint32
 	want      any
+}
+
+// fieldNumbers are the numbers of fields in the driver's version, in which some had other ones, by those in the newest version.
+func (c *checker) fieldNumbers() map[uint32]uint32 {
+	numbers, version := map[uint32]uint32{}, profiles.NVML(branch(c.T, c.board)).Number
+	for id := range uint32(nvml.FI_MAX) {
+		numbers[abi.FieldID(version, id)] = id
+	}
+	return numbers
 }
 
 // fields reads all fields at once; fields that the test does not list must be unsupported.
@@ -24,9 +34,10 @@ func (c *checker) fields(dev nvml.Device, d *profiles.Device) {
 			list = append(list, field{id, 0, nil})
 		}
 	}
+	number := c.fieldNumbers()
 	values := make([]nvml.FieldValue, len(list))
 	for i, f := range list {
-		values[i] = nvml.FieldValue{FieldId: f.id, ScopeId: f.scope}
+		values[i] = nvml.FieldValue{FieldId: number[f.id], ScopeId: f.scope}
 	}
 	const symbol = "nvmlDeviceGetFieldValues"
 	c.says(symbol, nvml.SUCCESS)(dev.GetFieldValues(values))
@@ -93,9 +104,9 @@ func fieldsOf(driver int, d *profiles.Device) []field {
 		{nvml.FI_DEV_PCIE_OUTBOUND_ATOMICS_MASK, 0, given(d.PCIe.AtomicCapsOutbound)},
 		{nvml.FI_DEV_PCIE_INBOUND_ATOMICS_MASK, 0, given(d.PCIe.AtomicCapsInbound)},
 
-		{nvml.FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP, 0, times(1000, lost.SWPowerCapUS)},
+		{nvml.FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP, 0, times(1000, lostTo(&d.ClocksThrottleReasons, lost.SWPowerCapUS))},
 		{nvml.FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST, 0, times(1000, lost.SyncBoostUS)},
-		{nvml.FI_DEV_PERF_POLICY_THERMAL, 0, times(1000, lost.SWThermalSlowdownUS)},
+		{nvml.FI_DEV_PERF_POLICY_THERMAL, 0, times(1000, lostTo(&d.ClocksThrottleReasons, lost.SWThermalSlowdownUS))},
 		{nvml.FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN, 0, times(1000, lost.SWThermalSlowdownUS)},
 		{nvml.FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN, 0, times(1000, lost.HWThermalSlowdownUS)},
 		{nvml.FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN, 0, times(1000, lost.HWPowerBrakeSlowdownUS)},
@@ -209,16 +220,28 @@ func (c *checker) linkFields(d *profiles.Device) []field {
 		{nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, math.MaxUint32, uint64(n) * traffic}, // of all links
 		{nvml.FI_DEV_NVLINK_GET_STATE, n, nvml.ERROR_INVALID_ARGUMENT},
 	}
+	packets := nv.Version.Value >= 5 // and not the errors of the data link layer
+	old := when(!packets, 0)
 	for i, l := range links {
+		for id := uint32(nvml.FI_DEV_NVLINK_COUNT_XMIT_PACKETS); packets && id <= nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS; id++ {
+			n := map[uint32]uint64{
+				nvml.FI_DEV_NVLINK_COUNT_XMIT_PACKETS: traffic << 10 / 144, nvml.FI_DEV_NVLINK_COUNT_RCV_PACKETS: traffic << 10 / 144,
+				nvml.FI_DEV_NVLINK_COUNT_XMIT_BYTES: traffic << 10, nvml.FI_DEV_NVLINK_COUNT_RCV_BYTES: traffic << 10,
+			}[id]
+			list = append(list, field{id, uint32(i), n})
+		}
+		if packets {
+			list = append(list, field{nvml.FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS, uint32(i), 0}, field{nvml.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS, uint32(i), 0})
+		}
 		link, speed := uint32(i), nv.BandwidthPerLinkMbps.Value*number(l.active)
 		switched += number(l.remote == nvml.NVLINK_DEVICE_TYPE_SWITCH)
 		list = append(list,
 			field{nvml.FI_DEV_NVLINK_GET_STATE, link, number(l.active)},
 			field{nvml.FI_DEV_NVLINK_GET_VERSION, link, linkVersions[nv.Version.Value]},
 			field{nvml.FI_DEV_NVLINK_GET_SPEED, link, speed},
-			field{nvml.FI_DEV_NVLINK_ERROR_DL_REPLAY, link, 0},
-			field{nvml.FI_DEV_NVLINK_ERROR_DL_RECOVERY, link, 0},
-			field{nvml.FI_DEV_NVLINK_ERROR_DL_CRC, link, 0},
+			field{nvml.FI_DEV_NVLINK_ERROR_DL_REPLAY, link, old},
+			field{nvml.FI_DEV_NVLINK_ERROR_DL_RECOVERY, link, old},
+			field{nvml.FI_DEV_NVLINK_ERROR_DL_CRC, link, old},
 			field{nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, link, traffic},
 			field{nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX, link, traffic},
 			field{nvml.FI_DEV_NVLINK_THROUGHPUT_RAW_TX, link, traffic},

@@ -291,7 +291,8 @@ func (m *migLife) device(p *profiles.GPUInstanceProfile, way nvml.ComputeInstanc
 	}
 
 	// what it does not tell, and what the whole GPU does not tell in MIG mode
-	m.says("nvmlDeviceGetMemoryErrorCounter", 0)(
+	onChip := errorsOf(m.d, nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)[nvml.MEMORY_LOCATION_SRAM]
+	m.says("nvmlDeviceGetMemoryErrorCounter", when(onChip.Valid, 0))(
 		mig.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC, nvml.MEMORY_LOCATION_SRAM))
 	m.says("nvmlDeviceGetMemoryErrorCounter", nil)(
 		mig.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.VOLATILE_ECC, nvml.MEMORY_LOCATION_SRAM))

@@ -253,6 +253,18 @@ func (c *checker) thermal(dev nvml.Device, d *profiles.Device) {
 	c.says("nvmlDeviceGetTargetFanSpeed", beyond)(dev.GetTargetFanSpeed(last + 1))
 }
 
+// lostTo is the time lost to power or temperature. A GPU that tells why its clocks are held down counts it from 0, if the
+// profile has no counter.
+func lostTo(r *profiles.ClocksThrottleReasons, us count) count {
+	for _, reason := range []profiles.Opt[bool]{
+		r.GPUIdle, r.ApplicationsClocksSetting, r.SWPowerCap, r.HWSlowdown, r.SyncBoost, r.SWThermalSlowdown, r.HWThermalSlowdown,
+		r.HWPowerBrakeSlowdown, r.DisplayClocksSetting,
+	} {
+		us.Valid = us.Valid || reason.Valid
+	}
+	return us
+}
+
 func (c *checker) clocks(dev nvml.Device, d *profiles.Device) {
 	clocks := &d.Clocks
 	application := func(o profiles.Opt[uint32]) any {
@@ -312,7 +324,7 @@ func (c *checker) clocks(dev nvml.Device, d *profiles.Device) {
 
 	const violations = "nvmlDeviceGetViolationStatus"
 	for policy, us := range map[nvml.PerfPolicyType]count{
-		nvml.PERF_POLICY_POWER: r.Counters.SWPowerCapUS, nvml.PERF_POLICY_THERMAL: r.Counters.SWThermalSlowdownUS,
+		nvml.PERF_POLICY_POWER: lostTo(r, r.Counters.SWPowerCapUS), nvml.PERF_POLICY_THERMAL: lostTo(r, r.Counters.SWThermalSlowdownUS),
 		nvml.PERF_POLICY_SYNC_BOOST: r.Counters.SyncBoostUS, nvml.PERF_POLICY_TOTAL_APP_CLOCKS: {},
 	} {
 		v, ret := dev.GetViolationStatus(policy)

@@ -123,7 +123,8 @@ func setByGo(t *testing.T, program string, seen map[string]bool) {
 	smoothing := nvml.PowerSmoothingProfile{Version: nvml.STRUCT_VERSION(nvml.PowerSmoothingProfile{}, 1), Value: 50}
 	set("nvmlDevicePowerSmoothingActivatePresetProfile", dev.PowerSmoothingActivatePresetProfile(&smoothing))
 	set("nvmlDevicePowerSmoothingUpdatePresetProfileParam", dev.PowerSmoothingUpdatePresetProfileParam(&smoothing))
-	values := []nvml.FieldValue{{FieldId: nvml.FI_PWR_SMOOTHING_ENABLED}, {FieldId: nvml.FI_PWR_SMOOTHING_PROFILE_PERCENT_TMP_FLOOR}}
+	number := c.fieldNumbers()
+	values := []nvml.FieldValue{{FieldId: number[nvml.FI_PWR_SMOOTHING_ENABLED]}, {FieldId: number[nvml.FI_PWR_SMOOTHING_PROFILE_PERCENT_TMP_FLOOR]}}
 	require.Equal(t, nvml.SUCCESS, dev.GetFieldValues(values))
 	assert.Equal(t, []byte{1, 50}, []byte{values[0].Value[0], values[1].Value[0]})
 

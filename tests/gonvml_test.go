@@ -37,7 +37,7 @@ device_defaults:
   memory: {used_bytes: 4294967296, numa_node: 7, encryption_current: disabled, encryption_pending: enabled}
   pcie: {replay_counter: 11, replay_rollover_counter: 12, tx_throughput_kbps: 13, rx_throughput_kbps: 14,
     atomic_caps_outbound: 0x15}
-  power: {management_mode: disabled, requested_limit_mw: 900000, enforced_limit_mw: 800000, total_energy_consumption_mj: 16,
+  power: {source: ac, management_mode: disabled, requested_limit_mw: 900000, enforced_limit_mw: 800000, total_energy_consumption_mj: 16,
     smoothing: enabled}
   memory_power: {current_draw_mw: 17}
   thermal: {shutdown_threshold_c: 101, slowdown_threshold_c: 102, max_operating_c: 103, memory_max_operating_c: 104,

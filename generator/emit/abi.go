@@ -23,6 +23,7 @@ func ABI(in Input) (Files, error) {
 		"abi/constants.go": func(f *jen.File, in Input) { abiConstants(f, in.Header) },
 		"abi/layout.go":    func(f *jen.File, in Input) { abiLayout(f, in.Header) },
 		"abi/slots.go":     abiSlots,
+		"abi/fields.go":    abiFields,
 		"abi/symbols.go":   abiVersions,
 	} {
 		f := goFile("abi", "")

@@ -32,6 +32,7 @@ type Input struct {
 	Func     func(symbol string) string // the Go function that retires a stub, or ""
 	Versions []headers.Version          // oldest first
 	Shared   []byte                     // the text of the structs that front and core share
+	Headers  []*model.Header            // of these versions
 }
 
 // Implemented reports whether a symbol is not a stub.
