@@ -29,7 +29,7 @@ func DeviceGetSupportedPerformanceStates(d *engine.Device, states []abi.Pstates_
 
 // DeviceGetMinMaxClockOfPState are the lowest and the highest clock of a P-state, in MHz. The SMs have the graphics clock.
 func DeviceGetMinMaxClockOfPState(d *engine.Device, domain abi.ClockType_t, state abi.Pstates_t) (least, most uint32, ret abi.Return) {
-	if domain >= abi.CLOCK_COUNT || state < 0 || state > abi.PSTATE_15 {
+	if domain >= abi.CLOCK_COUNT || state > abi.PSTATE_15 {
 		return 0, 0, abi.ERROR_INVALID_ARGUMENT
 	}
 	for _, p := range d.PerformanceStates {
