@@ -34,6 +34,9 @@ func (s *Snapshot) Engine() *Engine { return s.generation.engine }
 // Now is the time of the process.
 func (s *Snapshot) Now() time.Time { return s.generation.engine.host.Now() }
 
+// Origin is when the counters of the node start.
+func (s *Snapshot) Origin() time.Time { return time.UnixMilli(s.source.Begins()) }
+
 // DeviceAt is the device of that index, or nil.
 func (s *Snapshot) DeviceAt(index uint32) *Device {
 	if uint64(index) >= uint64(len(s.Devices)) {

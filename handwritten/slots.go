@@ -240,3 +240,16 @@ func InternalSlot242(d *engine.Device) (uint32, abi.Return) {
 func InternalSlot243(d *engine.Device) (uint32, abi.Return) {
 	return opt(mode[uint32](d.SparseOperationMode))
 }
+
+// InternalSlot189 is the state of the licence of the feature that is in use in a guest; NOT_SUPPORTED outside of guests.
+func InternalSlot189(d *engine.Device) (uint32, abi.Return) {
+	for _, f := range d.VGPU.Licensing.Features {
+		if f.Enabled.Value {
+			return licenseState(d.Snapshot(), d.VGPU.Licensing.State, f.Expiry), abi.SUCCESS
+		}
+	}
+	if len(d.VGPU.Licensing.Features) == 0 {
+		return 0, abi.ERROR_NOT_SUPPORTED
+	}
+	return abi.GRID_LICENSE_STATE_UNLICENSED, abi.SUCCESS
+}

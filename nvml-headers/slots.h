@@ -74,6 +74,9 @@ nvmlReturn_t nvmlInternalSlot157(nvmlDevice_t device, unsigned int *count);
  * is relaxed ordering. */
 nvmlReturn_t nvmlInternalSlot165(nvmlDevice_t device, int valuesCount, nvmlFieldValue_t *values);
 
+/* the state of a guest's licence, one of NVML_GRID_LICENSE_STATE. After an error -q prints nothing about licences. */
+nvmlReturn_t nvmlInternalSlot189(nvmlDevice_t device, unsigned int *state);
+
 /* 470: module id */
 nvmlReturn_t nvmlInternalSlot207(nvmlDevice_t device, unsigned int *moduleId);
 /* -q: voltage of the graphics units, in microvolts; absent from 570 on */

@@ -32,7 +32,9 @@ var shipped = map[string]func() *Board{
 	"rtx-5090":            boardRtx_5090,
 	"rtx-pro-6000-server": boardRtxPro_6000Server,
 	"t4":                  boardT4,
+	"t4-vgpu-host":        boardT4VgpuHost,
 	"v100-sxm2-32gb":      boardV100Sxm2_32gb,
+	"v100-vgpu-guest":     boardV100VgpuGuest,
 	"vgpu-rtxa6000-24q":   boardVgpuRtxa6000_24q,
 }
 
@@ -7482,6 +7484,476 @@ func boardT4() *Board {
 	return b
 }
 
+func boardT4VgpuHost() *Board {
+	first := Device{
+		UUID:        "GPU-9a6d0c1e-4b7f-4d52-8e33-6f1b2a5c7d90",
+		MinorNumber: Opt[uint32]{0, true},
+		PDI:         Opt[uint64]{6710135444237884230, true},
+		Properties: Properties{
+			Name:            Opt[string]{"Tesla T4", true},
+			Brand:           Opt[string]{"nvidia", true},
+			Serial:          Opt[string]{"1562519033872", true},
+			BoardPartNumber: Opt[string]{"900-2G183-A800-001", true},
+			GPUPartNumber:   Opt[string]{"1EB8-895-A1", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"90.04.96.00.02", true},
+			Architecture:    Opt[string]{"turing", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{7, true},
+				Minor: Opt[uint32]{5, true},
+			},
+			NumGPUCores:         Opt[uint32]{2560, true},
+			MultiprocessorCount: Opt[uint32]{40, true},
+			InfoROM: InfoROM{
+				ImageVersion: Opt[string]{"G183.0200.00.02", true},
+				OEMObject:    Opt[string]{"1.1", true},
+				ECCObject:    Opt[string]{"5.0", true},
+			},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{16106127360, true},
+				ReservedBytes:  Opt[uint64]{469237760, true},
+				UsedBytes:      Opt[uint64]{0, true},
+				MemoryBusWidth: Opt[uint32]{256, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{268435456, true},
+				UsedBytes:  Opt[uint64]{2097152, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				FreeBytes:  Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{515379422, true},
+				SubsystemID: Opt[uint32]{312611038, true},
+				BusID: Opt[BusID]{BusID{
+					Device: 30,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{3, true},
+				CurrentLinkGen:        Opt[uint32]{3, true},
+				MaxDeviceLinkGen:      Opt[uint32]{3, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{8, true},
+				ReplayCounter:         Opt[uint64]{0, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{439, true},
+				RxThroughputKBPS:      Opt[uint64]{292, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{70000, true},
+				RequestedLimitMW:    Opt[uint32]{70000, true},
+				EnforcedLimitMW:     Opt[uint32]{70000, true},
+				MinLimitMW:          Opt[uint32]{60000, true},
+				MaxLimitMW:          Opt[uint32]{70000, true},
+				CurrentDrawMW:       Opt[uint32]{33510, true},
+				PowerState:          Opt[PState]{0, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:    Opt[int32]{33, true},
+				ShutdownThresholdC: Opt[int32]{96, true},
+				SlowdownThresholdC: Opt[int32]{93, true},
+				MaxOperatingC:      Opt[int32]{85, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{1590, true},
+				GraphicsMax:              Opt[uint32]{1590, true},
+				GraphicsApp:              Opt[uint32]{585, true},
+				GraphicsAppDefault:       Opt[uint32]{585, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{1590, true},
+				SMCurrent:                Opt[uint32]{1590, true},
+				SMMax:                    Opt[uint32]{1590, true},
+				MemoryCurrent:            Opt[uint32]{5000, true},
+				MemoryMax:                Opt[uint32]{5001, true},
+				MemoryApp:                Opt[uint32]{5001, true},
+				MemoryAppDefault:         Opt[uint32]{5001, true},
+				VideoCurrent:             Opt[uint32]{1470, true},
+				VideoMax:                 Opt[uint32]{1470, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+				Counters: ThrottleCounters{
+					SWPowerCapUS:           Opt[uint64]{0, true},
+					SyncBoostUS:            Opt[uint64]{0, true},
+					SWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWPowerBrakeSlowdownUS: Opt[uint64]{0, true},
+				},
+			},
+			SupportedClocks: SupportedClocks{
+				MemoryClocks: []MemoryClock{{
+					FreqMHz:        5001,
+					GraphicsClocks: ClockSteps{1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300},
+				}, {
+					FreqMHz:        405,
+					GraphicsClocks: ClockSteps{645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345, 330, 315, 300},
+				}},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{1, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							SRAM:         Opt[uint64]{0, true},
+						},
+					},
+				},
+			},
+			RetiredPages: RetiredPages{
+				SingleBitRetirement: Retirement{
+					Count: Opt[uint32]{0, true},
+				},
+				DoubleBitRetirement: Retirement{
+					Count: Opt[uint32]{0, true},
+				},
+				PendingBlacklist:  Opt[bool]{false, true},
+				PendingRetirement: Opt[bool]{false, true},
+			},
+			Display: Display{
+				Active:   Opt[Enabled]{false, true},
+				Attached: Opt[bool]{true, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			Virtualization: Virtualization{
+				Mode:         Opt[string]{"host_vgpu", true},
+				HostVGPUMode: Opt[string]{"non_sriov", true},
+			},
+			VGPU: DeviceVGPU{
+				Types: []VGPUType{{
+					ID:             222,
+					Name:           "GRID T4-1B",
+					Class:          "NVS",
+					FramebufferMiB: 1024,
+					MaxInstances:   16,
+					DisplayHeads:   4,
+					MaxX:           5120,
+					MaxY:           2880,
+					FrameRateLimit: Opt[uint32]{45, true},
+					License:        Opt[string]{"GRID-Virtual-PC,2.0;Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0", true},
+				}, {
+					ID:             223,
+					Name:           "GRID T4-2B",
+					Class:          "NVS",
+					FramebufferMiB: 2048,
+					MaxInstances:   8,
+					DisplayHeads:   4,
+					MaxX:           5120,
+					MaxY:           2880,
+					FrameRateLimit: Opt[uint32]{45, true},
+					License:        Opt[string]{"GRID-Virtual-PC,2.0;Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0", true},
+				}, {
+					ID:             224,
+					Name:           "GRID T4-2B4",
+					Class:          "NVS",
+					FramebufferMiB: 2048,
+					MaxInstances:   8,
+					DisplayHeads:   4,
+					MaxX:           5120,
+					MaxY:           2880,
+					FrameRateLimit: Opt[uint32]{45, true},
+					License:        Opt[string]{"GRID-Virtual-PC,2.0;Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0", true},
+				}, {
+					ID:             225,
+					Name:           "GRID T4-1A",
+					Class:          "NVS",
+					FramebufferMiB: 1024,
+					MaxInstances:   16,
+					DisplayHeads:   1,
+					MaxX:           1280,
+					MaxY:           1024,
+					FrameRateLimit: Opt[uint32]{60, true},
+					License:        Opt[string]{"GRID-Virtual-Apps,3.0", true},
+				}, {
+					ID:             226,
+					Name:           "GRID T4-2A",
+					Class:          "NVS",
+					FramebufferMiB: 2048,
+					MaxInstances:   8,
+					DisplayHeads:   1,
+					MaxX:           1280,
+					MaxY:           1024,
+					FrameRateLimit: Opt[uint32]{60, true},
+					License:        Opt[string]{"GRID-Virtual-Apps,3.0", true},
+				}, {
+					ID:             227,
+					Name:           "GRID T4-4A",
+					Class:          "NVS",
+					FramebufferMiB: 4096,
+					MaxInstances:   4,
+					DisplayHeads:   1,
+					MaxX:           1280,
+					MaxY:           1024,
+					FrameRateLimit: Opt[uint32]{60, true},
+					License:        Opt[string]{"GRID-Virtual-Apps,3.0", true},
+				}, {
+					ID:             228,
+					Name:           "GRID T4-8A",
+					Class:          "NVS",
+					FramebufferMiB: 8192,
+					MaxInstances:   2,
+					DisplayHeads:   1,
+					MaxX:           1280,
+					MaxY:           1024,
+					FrameRateLimit: Opt[uint32]{60, true},
+					License:        Opt[string]{"GRID-Virtual-Apps,3.0", true},
+				}, {
+					ID:             229,
+					Name:           "GRID T4-16A",
+					Class:          "NVS",
+					FramebufferMiB: 16384,
+					MaxInstances:   1,
+					DisplayHeads:   1,
+					MaxX:           1280,
+					MaxY:           1024,
+					FrameRateLimit: Opt[uint32]{60, true},
+					License:        Opt[string]{"GRID-Virtual-Apps,3.0", true},
+				}, {
+					ID:             230,
+					Name:           "GRID T4-1Q",
+					Class:          "Quadro",
+					FramebufferMiB: 1024,
+					MaxInstances:   16,
+					DisplayHeads:   4,
+					MaxX:           5120,
+					MaxY:           2880,
+					FrameRateLimit: Opt[uint32]{60, true},
+					License:        Opt[string]{"Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0", true},
+				}, {
+					ID:             231,
+					Name:           "GRID T4-2Q",
+					Class:          "Quadro",
+					FramebufferMiB: 2048,
+					MaxInstances:   8,
+					DisplayHeads:   4,
+					MaxX:           7680,
+					MaxY:           4320,
+					FrameRateLimit: Opt[uint32]{60, true},
+					License:        Opt[string]{"Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0", true},
+				}, {
+					ID:             232,
+					Name:           "GRID T4-4Q",
+					Class:          "Quadro",
+					FramebufferMiB: 4096,
+					MaxInstances:   4,
+					DisplayHeads:   4,
+					MaxX:           7680,
+					MaxY:           4320,
+					FrameRateLimit: Opt[uint32]{60, true},
+					License:        Opt[string]{"Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0", true},
+				}, {
+					ID:             233,
+					Name:           "GRID T4-8Q",
+					Class:          "Quadro",
+					FramebufferMiB: 8192,
+					MaxInstances:   2,
+					DisplayHeads:   4,
+					MaxX:           7680,
+					MaxY:           4320,
+					FrameRateLimit: Opt[uint32]{60, true},
+					License:        Opt[string]{"Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0", true},
+				}, {
+					ID:             234,
+					Name:           "GRID T4-16Q",
+					Class:          "Quadro",
+					FramebufferMiB: 16384,
+					MaxInstances:   1,
+					DisplayHeads:   4,
+					MaxX:           7680,
+					MaxY:           4320,
+					FrameRateLimit: Opt[uint32]{60, true},
+					License:        Opt[string]{"Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0", true},
+				}, {
+					ID:             252,
+					Name:           "GRID T4-1B4",
+					Class:          "NVS",
+					FramebufferMiB: 1024,
+					MaxInstances:   16,
+					DisplayHeads:   4,
+					MaxX:           5120,
+					MaxY:           2880,
+					FrameRateLimit: Opt[uint32]{45, true},
+					License:        Opt[string]{"GRID-Virtual-PC,2.0;Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0", true},
+				}, {
+					ID:             319,
+					Name:           "GRID T4-4C",
+					Class:          "Compute",
+					FramebufferMiB: 4096,
+					MaxInstances:   4,
+					DisplayHeads:   1,
+					MaxX:           4096,
+					MaxY:           2160,
+					FrameRateLimit: Opt[uint32]{60, true},
+					License:        Opt[string]{"NVIDIA-vComputeServer,9.0;Quadro-Virtual-DWS,5.0", true},
+				}, {
+					ID:             320,
+					Name:           "GRID T4-8C",
+					Class:          "Compute",
+					FramebufferMiB: 8192,
+					MaxInstances:   2,
+					DisplayHeads:   1,
+					MaxX:           4096,
+					MaxY:           2160,
+					FrameRateLimit: Opt[uint32]{60, true},
+					License:        Opt[string]{"NVIDIA-vComputeServer,9.0;Quadro-Virtual-DWS,5.0", true},
+				}, {
+					ID:             321,
+					Name:           "GRID T4-16C",
+					Class:          "Compute",
+					FramebufferMiB: 16384,
+					MaxInstances:   1,
+					DisplayHeads:   1,
+					MaxX:           4096,
+					MaxY:           2160,
+					FrameRateLimit: Opt[uint32]{60, true},
+					License:        Opt[string]{"NVIDIA-vComputeServer,9.0;Quadro-Virtual-DWS,5.0", true},
+				}},
+				Instances: []VGPUInstance{{
+					ID:              3251634178,
+					Type:            "GRID T4-4Q",
+					UUID:            "7b7d9f4e-30a5-11f0-9c3a-5f0a6f1e2d41",
+					MdevUUID:        Opt[PlainUUID]{"7b7d9f4e-30a5-11f0-9c3a-5f0a6f1e2d41", true},
+					VMID:            "0f0e9bd4-5a55-4c0e-9a62-1d3f7c5b8a01",
+					VMIDType:        Opt[string]{"uuid", true},
+					VMDriverVersion: Opt[string]{"550.54.14", true},
+					VMVGPUVersion:   Opt[uint32]{1310721, true},
+					VMBusID: Opt[BusID]{BusID{
+						Bus: 2,
+					}, true},
+					License: VGPULicense{
+						State: Opt[string]{"licensed", true},
+					},
+					ECCMode:            Opt[Enabled]{false, true},
+					FramebufferUsedMiB: Opt[uint64]{0, true},
+					Utilization: VGPUUtilization{
+						SM:      Opt[uint32]{0, true},
+						Memory:  Opt[uint32]{0, true},
+						Encoder: Opt[uint32]{0, true},
+						Decoder: Opt[uint32]{0, true},
+						JPEG:    Opt[uint32]{0, true},
+						OFA:     Opt[uint32]{0, true},
+					},
+					EncoderCapacity: Opt[uint32]{100, true},
+					AccountingMode:  Opt[Enabled]{false, true},
+				}, {
+					ID:       3251634190,
+					Type:     "GRID T4-4Q",
+					UUID:     "7b7da04e-30a5-11f0-9c3a-8b1d2c4e6f02",
+					MdevUUID: Opt[PlainUUID]{"7b7da04e-30a5-11f0-9c3a-8b1d2c4e6f02", true},
+					VMID:     "0f0e9bd4-5a55-4c0e-9a62-1d3f7c5b8a02",
+					VMIDType: Opt[string]{"uuid", true},
+					License: VGPULicense{
+						State: Opt[string]{"uninitialized", true},
+					},
+					FramebufferUsedMiB: Opt[uint64]{0, true},
+					Utilization: VGPUUtilization{
+						SM:      Opt[uint32]{0, true},
+						Memory:  Opt[uint32]{0, true},
+						Encoder: Opt[uint32]{0, true},
+						Decoder: Opt[uint32]{0, true},
+						JPEG:    Opt[uint32]{0, true},
+						OFA:     Opt[uint32]{0, true},
+					},
+					EncoderCapacity: Opt[uint32]{100, true},
+				}},
+				Capabilities: VGPUCapabilities{
+					HeterogeneousTimesliceSizes: Opt[bool]{false, true},
+				},
+				Scheduler: VGPUScheduler{
+					VGPUSchedule: VGPUSchedule{
+						Policy: Opt[string]{"best_effort", true},
+					},
+					Supported:          []string{"best_effort", "equal_share", "fixed_share"},
+					DefaultTimesliceNS: Opt[uint32]{1000000, true},
+					MinTimesliceNS:     Opt[uint32]{1000000, true},
+					MaxTimesliceNS:     Opt[uint32]{30000000, true},
+					ARRSupported:       Opt[bool]{true, true},
+					DefaultFrequency:   Opt[uint32]{960, true},
+					MinFrequency:       Opt[uint32]{63, true},
+					MaxFrequency:       Opt[uint32]{960, true},
+					DefaultAvgFactor:   Opt[uint32]{33, true},
+					MinAvgFactor:       Opt[uint32]{1, true},
+					MaxAvgFactor:       Opt[uint32]{60, true},
+				},
+				MigrationSupported: Opt[bool]{true, true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"595.91.07", true},
+			},
+			EGM: Opt[Enabled]{false, true},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{1, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "t4-vgpu-host",
+		System: System{
+			DriverVersion: Opt[string]{"550.54.10", true},
+			NVMLVersion:   Opt[string]{"12.550.54.10", true},
+			VGPU: SystemVGPU{
+				MinVersion: Opt[uint32]{458753, true},
+				MaxVersion: Opt[uint32]{1310721, true},
+			},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
+	return b
+}
+
 func boardV100Sxm2_32gb() *Board {
 	first := Device{
 		UUID:        "GPU-3d99c386-32ae-4400-8a85-a3c03203eb9f",
@@ -7925,6 +8397,153 @@ func boardV100Sxm2_32gb() *Board {
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 138,
 	}, true}
+	return b
+}
+
+func boardV100VgpuGuest() *Board {
+	first := Device{
+		UUID:        "GPU-3a73f83b-5fa1-84ea-bade-d3ed3a08cdfd",
+		MinorNumber: Opt[uint32]{0, true},
+		Properties: Properties{
+			Name:          Opt[string]{"GRID V100D-8C", true},
+			Brand:         Opt[string]{"nvidia_vcs", true},
+			GPUPartNumber: Opt[string]{"1DB6-897-A1", true},
+			BoardID:       Opt[uint32]{512, true},
+			MultiGPUBoard: Opt[bool]{false, true},
+			VBIOSVersion:  Opt[string]{"00.00.00.00.00", true},
+			Architecture:  Opt[string]{"volta", true},
+			Memory: Memory{
+				TotalBytes:    Opt[uint64]{8589934592, true},
+				ReservedBytes: Opt[uint64]{587202560, true},
+				UsedBytes:     Opt[uint64]{0, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{8589934592, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				FreeBytes:  Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{498471134, true},
+				SubsystemID: Opt[uint32]{328601822, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 2,
+				}, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent: Opt[uint32]{1230, true},
+				SMCurrent:       Opt[uint32]{1230, true},
+				MemoryCurrent:   Opt[uint32]{877, true},
+				VideoCurrent:    Opt[uint32]{1110, true},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							L1Cache:      Opt[uint64]{0, true},
+							L2Cache:      Opt[uint64]{0, true},
+							RegisterFile: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							L1Cache:      Opt[uint64]{0, true},
+							L2Cache:      Opt[uint64]{0, true},
+							RegisterFile: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							L1Cache:      Opt[uint64]{0, true},
+							L2Cache:      Opt[uint64]{0, true},
+							RegisterFile: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							L1Cache:      Opt[uint64]{0, true},
+							L2Cache:      Opt[uint64]{0, true},
+							RegisterFile: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+					},
+				},
+			},
+			RetiredPages: RetiredPages{
+				SingleBitRetirement: Retirement{
+					Count: Opt[uint32]{0, true},
+				},
+				DoubleBitRetirement: Retirement{
+					Count: Opt[uint32]{0, true},
+				},
+				PendingRetirement: Opt[bool]{false, true},
+			},
+			Display: Display{
+				Mode:   Opt[Enabled]{true, true},
+				Active: Opt[Enabled]{false, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent: Opt[Enabled]{false, true},
+				ModePending: Opt[Enabled]{false, true},
+			},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"vgpu", true},
+			},
+			VGPU: DeviceVGPU{
+				Licensing: VGPULicensing{
+					State: Opt[string]{"licensed", true},
+					Features: []LicensableFeature{{
+						Feature:     "compute",
+						ProductName: Opt[string]{"NVIDIA Virtual Compute Server", true},
+						Enabled:     Opt[bool]{true, true},
+						Expiry:      Opt[LicenseExpiry]{"2099-12-31 23:59:59", true},
+					}},
+				},
+			},
+		},
+	}
+	b := &Board{
+		Name: "v100-vgpu-guest",
+		System: System{
+			DriverVersion:    Opt[string]{"535.216.01", true},
+			NVMLVersion:      Opt[string]{"12.535.216.01", true},
+			CUDAVersion:      Opt[string]{"12.2", true},
+			CUDAVersionMajor: Opt[uint32]{12, true},
+			CUDAVersionMinor: Opt[uint32]{2, true},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 1)
 	return b
 }
 

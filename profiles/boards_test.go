@@ -495,6 +495,45 @@ clocks.graphics_max: -
 nvlink.links_per_gpu: -
 [3].pci.bus_id: 00000001:C8:00.0
 `,
+	"t4-vgpu-host": `
+devices: 1
+system.driver_version: 550.54.10
+system.cuda_version: -
+name: Tesla T4
+virtualization: {host_vgpu non_sriov}
+pci: {0x1eb810de 0x12a210de 00000000:00:1E.0 3 2}
+memory.total_bytes: 15360 MiB
+power.default_limit_mw: 70.00 W
+vgpu.heterogeneous_mode: -
+vgpu.scheduler.min_timeslice_ns: 1000000
+vgpu.scheduler.max_timeslice_ns: 30000000
+`,
+	"v100-vgpu-guest": `
+devices: 1
+system.driver_version: 535.216.01
+system.cuda_version: 12.2
+name: GRID V100D-8C
+architecture: volta
+board_id: 512
+gpu_part_number: 1DB6-897-A1
+vbios_version: 00.00.00.00.00
+virtualization: {vgpu -}
+inforom: -
+pci: {0x1db610de 0x139610de 00000000:02:00.0 - -}
+pcie.max_link_gen: -
+memory.total_bytes: 8192 MiB
+memory.reserved_bytes: 560 MiB
+free: 7632 MiB
+bar1_memory.total_bytes: 8192 MiB
+power.default_limit_mw: -
+thermal.temperature_gpu_c: -
+clocks.graphics_current: 1230 MHz
+clocks.memory_current: 877 MHz
+clocks.graphics_max: -
+performance_state: 0
+ecc.mode_current: true
+retired_pages.pending_retirement: false
+`,
 }
 
 // elsewhere are values that the profiles of NVIDIA's mock give for boards of the same names and that real boards do not

@@ -141,7 +141,7 @@ func (b *builder) list(root *yaml.Node) (uint32, error) {
 // devices makes complete devices.
 func (b *builder) devices(count uint32) ([]Device, error) {
 	template := Device{Properties: b.template}
-	template.PCI.BusID = Opt[BusID]{}
+	template.PCI.BusID, template.VGPU.Instances = Opt[BusID]{}, nil
 	if err := b.defaults(&template); err != nil {
 		return nil, err
 	}
@@ -270,6 +270,7 @@ func (b *builder) assignBusIDs(devices []Device) {
 // check refuses values that two devices may not share, and combinations that no device can have.
 func (b *builder) check(devices []Device) error {
 	uuids, busIDs, minors := map[UUID]uint32{}, map[BusID]uint32{}, map[uint32]uint32{}
+	vgpus, vgpuUUIDs, types := map[uint32]uint32{}, map[PlainUUID]uint32{}, vgpuTypes{}
 	for i := range devices {
 		d := &devices[i]
 		if err := once(b, uuids, d.UUID, d.Index, "uuid"); err != nil {
@@ -280,6 +281,17 @@ func (b *builder) check(devices []Device) error {
 		}
 		if err := once(b, minors, d.MinorNumber.Value, d.Index, "minor_number"); err != nil {
 			return err
+		}
+		for _, v := range d.VGPU.Instances {
+			if err := once(b, vgpus, v.ID, d.Index, "vgpu", "instances"); err != nil {
+				return err
+			}
+			if err := once(b, vgpuUUIDs, v.UUID, d.Index, "vgpu", "instances"); err != nil {
+				return err
+			}
+		}
+		if what := types.differ(d); what != "" {
+			return wrong(b.where(d.Index, "vgpu", "types"), "devices[%d].vgpu.types: %s", d.Index, what)
 		}
 		if key, what := d.impossible(); what != "" {
 			return wrong(b.where(d.Index, key), "devices[%d].%s: %s", d.Index, key, what)
@@ -320,7 +332,7 @@ func (d *Device) impossible() (key, what string) {
 	if total, ok := m.TotalBytes.Get(); ok && (m.UsedBytes.Value > total || m.ReservedBytes.Value > total-m.UsedBytes.Value) {
 		return "memory", "used and reserved are more than the total"
 	}
-	return "", ""
+	return "vgpu", d.VGPU.impossible()
 }
 
 // once refuses a value that an earlier device has.

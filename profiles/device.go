@@ -136,6 +136,8 @@ type Properties struct {
 	DriverModel DriverModel `yaml:"driver_model"`
 	// Virtualization is the GPU's part in virtualisation.
 	Virtualization Virtualization `yaml:"virtualization"`
+	// VGPU is how the GPU is shared with virtual machines.
+	VGPU DeviceVGPU `yaml:"vgpu"`
 	// GSPFirmware is the firmware of the GPU System Processor.
 	GSPFirmware GSPFirmware `yaml:"gsp_firmware"`
 	// C2CMode is the state of the NVLink-C2C link to the CPU.

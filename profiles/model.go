@@ -63,6 +63,8 @@ type System struct {
 	CUDAVersionMinor Opt[uint32] `yaml:"cuda_version_minor" range:"0..99"`
 	// InitFailure is what nvmlInit answers instead of starting.
 	InitFailure Opt[string] `yaml:"init_failure" enum:"none,driver_not_loaded,lib_rm_version_mismatch,no_permission,gpu_not_found,not_ready,timeout,irq_issue,unknown_error"`
+	// VGPU is what the driver says about sharing GPUs with virtual machines.
+	VGPU SystemVGPU `yaml:"vgpu"`
 	// NumDevices is the number of devices; entries of devices beyond it are dropped. The key count is stricter.
 	NumDevices Opt[uint32] `yaml:"num_devices" range:"1..10000" fixed:"yes"`
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // digits reports whether text has one of the given lengths and holds hexadecimal digits alone.
@@ -34,6 +35,44 @@ func uuidDigits(text string) bool {
 	groups := strings.Split(text, "-")
 	return len(groups) == 5 && digits(groups[0], 8) && digits(groups[1], 4) && digits(groups[2], 4) &&
 		digits(groups[3], 4) && digits(groups[4], 12)
+}
+
+// PlainUUID is a UUID in lower case, of something other than a GPU.
+type PlainUUID string
+
+// UnmarshalText accepts a UUID.
+func (u *PlainUUID) UnmarshalText(text []byte) error {
+	if !uuidDigits(string(text)) {
+		return fmt.Errorf("bad UUID %s: want xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hexadecimal digits", quote(text))
+	}
+	*u = PlainUUID(strings.ToLower(string(text)))
+	return nil
+}
+
+// LicenseExpiry is when a licence ends: a time, or why there is none.
+type LicenseExpiry string
+
+// expiryWords are the reasons for which there is no time.
+var expiryWords = []string{"not_available", "invalid", "not_applicable", "permanent"}
+
+// UnmarshalText accepts a time in UTC such as 2027-01-31 11:32:22, or one of the words.
+func (e *LicenseExpiry) UnmarshalText(text []byte) error {
+	*e = LicenseExpiry(plain(string(text)))
+	if slices.Contains(expiryWords, string(*e)) {
+		return nil
+	}
+	t, err := time.Parse(time.DateTime, string(text))
+	if err != nil {
+		return fmt.Errorf("bad expiry %s: want a time such as 2027-01-31 11:32:22, or one of %s", quote(text), strings.Join(expiryWords, ", "))
+	}
+	*e = LicenseExpiry(t.Format(time.DateTime))
+	return nil
+}
+
+// Time is the time at which the licence ends; false if there is none.
+func (e LicenseExpiry) Time() (time.Time, bool) {
+	t, err := time.Parse(time.DateTime, string(e))
+	return t, err == nil
 }
 
 // DeviceName is a device's index or UUID.

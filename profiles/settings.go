@@ -238,3 +238,42 @@ func nodeOf(value any) (*yaml.Node, error) {
 	}
 	return nil, fmt.Errorf("%T is no value of a profile", value)
 }
+
+// SettingOf is a part of a device, such as its list of vGPUs, as the value of a setting.
+func SettingOf(part any) any { return settingOf(reflect.ValueOf(part)) }
+
+func settingOf(v reflect.Value) any {
+	if text, ok := v.Interface().(fmt.Stringer); ok {
+		return text.String()
+	}
+	switch v.Kind() {
+	case reflect.Slice:
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = settingOf(v.Index(i))
+		}
+		return list
+	case reflect.Struct:
+		values := map[string]any{}
+		for _, f := range reflect.VisibleFields(v.Type()) {
+			key := f.Tag.Get("yaml")
+			if key == "" {
+				continue
+			}
+			field := v.FieldByIndex(f.Index)
+			if _, ok := reflect.New(field.Type()).Interface().(interface{ slot() (any, *bool) }); ok {
+				if field.FieldByName("Valid").Bool() {
+					values[key] = settingOf(field.FieldByName("Value"))
+				}
+			} else if !field.IsZero() || f.Tag.Get("required") != "" {
+				values[key] = settingOf(field)
+			}
+		}
+		return values
+	case reflect.String:
+		return v.String()
+	case reflect.Bool:
+		return v.Bool()
+	}
+	return v.Interface()
+}

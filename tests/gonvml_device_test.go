@@ -121,7 +121,7 @@ func (c *checker) identity(dev nvml.Device, d *profiles.Device) {
 	c.says("nvmlDeviceGetPdi", when(d.PDI.Valid, versioned(1, nvml.Pdi{Value: d.PDI.Value})))(dev.GetPdi())
 	c.says("nvmlDeviceGetBrand", named(d.Brand, map[string]nvml.BrandType{
 		"unknown": nvml.BRAND_UNKNOWN, "tesla": nvml.BRAND_TESLA, "nvidia": nvml.BRAND_NVIDIA, "nvidia_rtx": nvml.BRAND_NVIDIA_RTX,
-		"geforce": nvml.BRAND_GEFORCE, "nvidia_vws": nvml.BRAND_NVIDIA_VWS,
+		"geforce": nvml.BRAND_GEFORCE, "nvidia_vws": nvml.BRAND_NVIDIA_VWS, "nvidia_vcs": nvml.BRAND_NVIDIA_VCS,
 	}))(dev.GetBrand())
 	c.says("nvmlDeviceGetArchitecture", named(d.Architecture, map[string]nvml.DeviceArchitecture{
 		"volta": nvml.DEVICE_ARCH_VOLTA, "turing": nvml.DEVICE_ARCH_TURING, "ampere": nvml.DEVICE_ARCH_AMPERE, "ada": nvml.DEVICE_ARCH_ADA,

@@ -134,6 +134,7 @@ func TestGoNVML(t *testing.T) {
 	})
 	t.Run("MIG", func(t *testing.T) { migLives(t, program, seen) })
 	t.Run("setters", func(t *testing.T) { setByGo(t, program, seen) })
+	t.Run("vGPU", func(t *testing.T) { hostLives(t, program, seen) })
 	t.Run("all functions", func(t *testing.T) {
 		for _, symbol := range functions {
 			switch value, checked := seen[symbol]; {
@@ -179,10 +180,12 @@ func show(t *testing.T, b *profiles.Board, program string, seen map[string]bool,
 			for _, check := range []func(nvml.Device, *profiles.Device){
 				c.lookup, c.identity, c.pci, c.memory, c.modes, c.health, c.errors, c.power, c.thermal, c.clocks,
 				c.utilization, c.processes, c.accounting, c.topology, c.binds, c.links, c.fabric, c.fields, c.states, c.details,
+				c.vgpu,
 			} {
 				check(dev, &b.Devices[i])
 			}
 			c.byName(names, &b.Devices[i])
+			c.olderLicences(names, &b.Devices[i])
 		})
 	}
 }

@@ -196,4 +196,6 @@ var wantNVIDIA = map[string]string{
 	"v100-sxm2-32gb":      "Volta  false false [P2PLinkHostBridge SingleNVLINKLink]",
 	"vgpu-rtxa6000-24q":   "Ampere  false true []",
 	"t4":                  "Turing HMM false false []",
+	"t4-vgpu-host":        "Turing  false false []",
+	"v100-vgpu-guest":     "Volta  false true []",
 }

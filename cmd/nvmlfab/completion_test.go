@@ -12,7 +12,7 @@ func TestComplete(t *testing.T) {
 		"|":                            "version profiles run status set unset fail heal reset events process mig play stage unstage cdi fakegpu completion",
 		"pr|":                          "profiles process",
 		"profiles |":                   "list show validate import schema",
-		"profiles show t|":             "t4",
+		"profiles show t|":             "t4 t4-vgpu-host",
 		"status --|":                   "--help --root --run --output --watch --every",
 		"status -o |":                  "table json",
 		"status --output=j|":           "--output=json",

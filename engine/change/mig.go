@@ -172,6 +172,9 @@ func (t *Tx) DestroyGPUInstance(i int, serial uint64) abi.Return {
 	case len(r.Instances[at].Parts) > 0:
 		return abi.ERROR_IN_USE
 	}
+	if ret := t.forgetVGPUModes(i, r.Instances[at].ID); ret != abi.SUCCESS {
+		return ret
+	}
 	r.Instances = slices.Delete(r.Instances, at, at+1)
 	t.Event(i, abi.EventMigConfigChange, 0)
 	return abi.SUCCESS

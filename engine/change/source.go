@@ -50,8 +50,8 @@ func (s *Source) All() (board, overridden *profiles.Board) {
 	return s.whole, s.wholeWithOverridden
 }
 
-// origin is when counters start.
-func (s *Source) origin() int64 {
+// Begins is when counters start, in ms since 1970.
+func (s *Source) Begins() int64 {
 	if s.State != nil && s.State.Created != 0 {
 		return s.State.Created
 	}
@@ -181,7 +181,7 @@ func (s *Source) withProcesses(d *profiles.Device, r *state.Record, at int64) (*
 // setting ended, and when somebody wrote overrides.yaml.
 func (s *Source) times(i int, now int64) (first int64, later []int64) {
 	node, device := s.Records(i)
-	first = max(node.At, device.At, s.origin())
+	first = max(node.At, device.At, s.Begins())
 	if s.Written <= now && s.Written > first && s.Overridden != s.Board {
 		later = append(later, s.Written)
 	}
@@ -243,5 +243,5 @@ func (s *Source) meter(i int, at int64) (*profiles.Device, *simulate.Meter, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	return d, simulate.NewMeter(board, d, s.origin()), nil
+	return d, simulate.NewMeter(board, d, s.Begins()), nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // ModelHash identifies what front and core have to agree on; they compare it at load.
-const ModelHash uint64 = 0xd1cba717969d6ea1
+const ModelHash uint64 = 0x444c32cee5a916f5
 
 // Function unpacks the arguments of one symbol: s is the snapshot of the call, and a its block of argument words.
 type Function func(s *engine.Snapshot, a unsafe.Pointer) abi.Return
@@ -35,6 +35,7 @@ var calls = [...]Function{
 	12:  callDeviceGetAccountingMode,
 	13:  callDeviceGetAccountingPids,
 	14:  callDeviceGetAccountingStats,
+	15:  callDeviceGetActiveVgpus,
 	16:  callDeviceGetApplicationsClock,
 	17:  callDeviceGetArchitecture,
 	18:  callDeviceGetAttributes,
@@ -54,6 +55,7 @@ var calls = [...]Function{
 	33:  callDeviceGetCount_v2,
 	34:  callDeviceGetCpuAffinity,
 	35:  callDeviceGetCpuAffinityWithinScope,
+	36:  callDeviceGetCreatableVgpus,
 	37:  callDeviceGetCudaComputeCapability,
 	38:  callDeviceGetCurrPcieLinkGeneration,
 	39:  callDeviceGetCurrPcieLinkWidth,
@@ -85,6 +87,9 @@ var calls = [...]Function{
 	65:  callDeviceGetGpuOperationMode,
 	66:  callDeviceGetGraphicsRunningProcesses,
 	67:  callDeviceGetGraphicsRunningProcesses_v2,
+	68:  callDeviceGetGridLicensableFeatures,
+	69:  callDeviceGetGridLicensableFeatures_v2,
+	70:  callDeviceGetGridLicensableFeatures_v3,
 	71:  callDeviceGetHandleByIndex,
 	72:  callDeviceGetHandleByIndex_v2,
 	73:  callDeviceGetHandleByPciBusId,
@@ -142,6 +147,7 @@ var calls = [...]Function{
 	128: callDeviceGetSupportedEventTypes,
 	129: callDeviceGetSupportedGraphicsClocks,
 	130: callDeviceGetSupportedMemoryClocks,
+	131: callDeviceGetSupportedVgpus,
 	132: callDeviceGetTemperature,
 	133: callDeviceGetTemperatureThreshold,
 	134: callDeviceGetTopologyCommonAncestor,
@@ -151,6 +157,9 @@ var calls = [...]Function{
 	138: callDeviceGetUUID,
 	139: callDeviceGetUtilizationRates,
 	140: callDeviceGetVbiosVersion,
+	141: callDeviceGetVgpuMetadata,
+	142: callDeviceGetVgpuProcessUtilization,
+	143: callDeviceGetVgpuUtilization,
 	144: callDeviceGetViolationStatus,
 	145: callDeviceGetVirtualizationMode,
 	146: callDeviceIsMigDeviceHandle,
@@ -184,6 +193,8 @@ var calls = [...]Function{
 	178: callEventSetWait_v2,
 	179: callGetBlacklistDeviceCount,
 	180: callGetBlacklistDeviceInfoByIndex,
+	181: callGetVgpuCompatibility,
+	182: callGetVgpuVersion,
 	183: callGpuInstanceCreateComputeInstance,
 	184: callGpuInstanceDestroy,
 	185: callGpuInstanceGetComputeInstanceById,
@@ -194,6 +205,7 @@ var calls = [...]Function{
 	190: callInit,
 	191: callInitWithFlags,
 	192: callInit_v2,
+	194: callSetVgpuVersion,
 	195: callShutdown,
 	196: callSystemGetCudaDriverVersion,
 	197: callSystemGetCudaDriverVersion_v2,
@@ -210,8 +222,40 @@ var calls = [...]Function{
 	208: callUnitGetPsuInfo,
 	209: callUnitGetTemperature,
 	210: callUnitGetUnitInfo,
+	212: callVgpuInstanceClearAccountingPids,
+	213: callVgpuInstanceGetAccountingMode,
+	214: callVgpuInstanceGetAccountingPids,
+	215: callVgpuInstanceGetAccountingStats,
+	216: callVgpuInstanceGetEccMode,
+	217: callVgpuInstanceGetEncoderCapacity,
+	218: callVgpuInstanceGetEncoderSessions,
+	219: callVgpuInstanceGetEncoderStats,
+	220: callVgpuInstanceGetFBCSessions,
+	221: callVgpuInstanceGetFBCStats,
+	222: callVgpuInstanceGetFbUsage,
+	223: callVgpuInstanceGetFrameRateLimit,
+	224: callVgpuInstanceGetLicenseStatus,
+	225: callVgpuInstanceGetMdevUUID,
+	226: callVgpuInstanceGetMetadata,
+	227: callVgpuInstanceGetType,
+	228: callVgpuInstanceGetUUID,
+	229: callVgpuInstanceGetVmDriverVersion,
+	230: callVgpuInstanceGetVmID,
+	231: callVgpuInstanceSetEncoderCapacity,
+	232: callVgpuTypeGetClass,
+	233: callVgpuTypeGetDeviceID,
+	234: callVgpuTypeGetFrameRateLimit,
+	235: callVgpuTypeGetFramebufferSize,
+	236: callVgpuTypeGetGpuInstanceProfileId,
+	237: callVgpuTypeGetLicense,
+	238: callVgpuTypeGetMaxInstances,
+	239: callVgpuTypeGetMaxInstancesPerVm,
+	240: callVgpuTypeGetName,
+	241: callVgpuTypeGetNumDisplayHeads,
+	242: callVgpuTypeGetResolution,
 	243: callDeviceCreateGpuInstanceWithPlacement,
 	245: callDeviceGetGpuInstancePossiblePlacements_v2,
+	246: callDeviceGetGridLicensableFeatures_v4,
 	247: callDeviceGetMPSComputeRunningProcesses_v2,
 	248: callDeviceGetNvLinkRemoteDeviceType,
 	249: callDeviceResetMemoryLockedClocks,
@@ -219,6 +263,7 @@ var calls = [...]Function{
 	251: callDeviceSetTemperatureThreshold,
 	252: callGetExcludedDeviceCount,
 	253: callGetExcludedDeviceInfoByIndex,
+	254: callVgpuInstanceGetGpuInstanceId,
 	255: callDeviceGetAdaptiveClockInfoStatus,
 	256: callDeviceGetBusType,
 	257: callDeviceGetComputeRunningProcesses_v3,
@@ -233,6 +278,9 @@ var calls = [...]Function{
 	266: callDeviceGetPcieLinkMaxSpeed,
 	267: callDeviceGetPowerSource,
 	268: callGpuInstanceGetComputeInstanceProfileInfoV,
+	269: callVgpuInstanceGetGpuPciId,
+	270: callVgpuInstanceGetLicenseInfo,
+	271: callVgpuInstanceGetLicenseInfo_v2,
 	272: callDeviceGetDefaultEccMode,
 	273: callDeviceGetDynamicPstatesInfo,
 	274: callDeviceGetGpcClkVfOffset,
@@ -246,6 +294,7 @@ var calls = [...]Function{
 	282: callDeviceSetDefaultFanSpeed_v2,
 	283: callDeviceSetFanSpeed_v2,
 	284: callDeviceSetGpcClkVfOffset,
+	285: callVgpuTypeGetCapabilities,
 	286: callDeviceGetGpcClkMinMaxVfOffset,
 	287: callDeviceGetMemClkMinMaxVfOffset,
 	288: callDeviceGetMemClkVfOffset,
@@ -254,8 +303,14 @@ var calls = [...]Function{
 	302: callDeviceGetFanControlPolicy_v2,
 	303: callDeviceGetGpuFabricInfo,
 	304: callDeviceGetGpuMaxPcieLinkGeneration,
+	305: callDeviceGetVgpuCapabilities,
+	306: callDeviceGetVgpuSchedulerCapabilities,
+	307: callDeviceGetVgpuSchedulerLog,
+	308: callDeviceGetVgpuSchedulerState,
 	309: callDeviceSetFanControlPolicy,
 	310: callDeviceSetNvLinkDeviceLowPowerThreshold,
+	311: callDeviceSetVgpuSchedulerState,
+	312: callGetVgpuDriverCapabilities,
 	314: callGpuInstanceCreateComputeInstanceWithPlacement,
 	315: callGpuInstanceGetComputeInstancePossiblePlacements,
 	318: callDeviceGetConfComputeMemSizeInfo,
@@ -275,11 +330,22 @@ var calls = [...]Function{
 	340: callDeviceGetNumaNodeId,
 	341: callDeviceGetPciInfoExt,
 	342: callDeviceGetProcessesUtilizationInfo,
+	343: callDeviceGetVgpuHeterogeneousMode,
+	344: callDeviceGetVgpuInstancesUtilizationInfo,
+	345: callDeviceGetVgpuProcessesUtilizationInfo,
+	346: callDeviceGetVgpuTypeCreatablePlacements,
+	347: callDeviceGetVgpuTypeSupportedPlacements,
+	348: callDeviceSetVgpuCapabilities,
+	349: callDeviceSetVgpuHeterogeneousMode,
 	351: callSystemGetConfComputeSettings,
+	353: callVgpuInstanceGetPlacementId,
+	354: callVgpuTypeGetFbReservation,
+	355: callVgpuTypeGetGspHeapSize,
 	356: callDeviceGetCapabilities,
 	357: callDeviceGetClockOffsets,
 	358: callDeviceGetDriverModel_v2,
 	359: callDeviceSetClockOffsets,
+	361: callVgpuTypeGetBAR1Info,
 	362: callDeviceGetCoolerInfo,
 	363: callDeviceGetCurrentClockFreqs,
 	364: callDeviceGetDramEncryptionMode,
@@ -296,11 +362,21 @@ var calls = [...]Function{
 	378: callDeviceWorkloadPowerProfileGetCurrentProfiles,
 	379: callDeviceWorkloadPowerProfileGetProfilesInfo,
 	380: callDeviceWorkloadPowerProfileSetRequestedProfiles,
+	381: callVgpuInstanceGetRuntimeStateSize,
 	382: callDeviceGetHandleByUUIDV,
+	383: callGpuInstanceGetActiveVgpus,
+	384: callGpuInstanceGetCreatableVgpus,
+	385: callGpuInstanceGetVgpuHeterogeneousMode,
+	386: callGpuInstanceGetVgpuSchedulerLog,
+	387: callGpuInstanceGetVgpuSchedulerState,
+	388: callGpuInstanceGetVgpuTypeCreatablePlacements,
+	389: callGpuInstanceSetVgpuHeterogeneousMode,
+	390: callGpuInstanceSetVgpuSchedulerState,
 	391: callSystemEventSetCreate,
 	392: callSystemEventSetFree,
 	393: callSystemEventSetWait,
 	394: callSystemRegisterEvents,
+	395: callVgpuTypeGetMaxInstancesPerGpuInstance,
 	396: callDeviceGetAddressingMode,
 	397: callDeviceGetGpuInstanceProfileInfoByIdV,
 	398: callDeviceGetNvLinkInfo,
@@ -313,6 +389,13 @@ var calls = [...]Function{
 	408: callDeviceSetHostname_v1,
 	410: callDeviceWorkloadPowerProfileUpdateProfiles_v1,
 	411: callDeviceGetRemappedRows_v2,
+	412: callDeviceGetVgpuSchedulerLog_v2,
+	413: callDeviceGetVgpuSchedulerState_v2,
+	414: callDeviceSetVgpuSchedulerState_v2,
+	415: callDeviceVgpuForceGspUnload,
+	416: callGpuInstanceGetVgpuSchedulerLog_v2,
+	417: callGpuInstanceGetVgpuSchedulerState_v2,
+	418: callGpuInstanceSetVgpuSchedulerState_v2,
 	419: callDeviceGetAccountingStats_v2,
 	424: callDeviceGetGpuFabricInfo_v4,
 	436: callEventSetWait_v3,
@@ -336,6 +419,7 @@ var slots = [...]Function{
 	182: callInternalSlot182,
 	183: callInternalSlot183,
 	184: callInternalSlot184,
+	189: callInternalSlot189,
 	207: callInternalSlot207,
 	208: callInternalSlot208,
 	209: callInternalSlot209,
@@ -602,6 +686,26 @@ func callDeviceGetAccountingStats_v2(s *engine.Snapshot, a unsafe.Pointer) abi.R
 		return ret
 	}
 	marshal.Put(p1, unsafe.Pointer(&v1), 64)
+	return abi.SUCCESS
+}
+
+func callDeviceGetActiveVgpus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetActiveVgpus(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutList(p1, p2, r2, 4, false); ret != abi.SUCCESS {
+		return ret
+	}
 	return abi.SUCCESS
 }
 
@@ -1161,6 +1265,26 @@ func callDeviceGetCpuAffinityWithinScope(s *engine.Snapshot, a unsafe.Pointer) a
 		return ret
 	}
 	if ret = marshal.PutArray(p2, v2, 8); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetCreatableVgpus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetCreatableVgpus(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutList(p1, p2, r2, 4, false); ret != abi.SUCCESS {
 		return ret
 	}
 	return abi.SUCCESS
@@ -2173,6 +2297,82 @@ func callDeviceGetGraphicsRunningProcesses_v3(s *engine.Snapshot, a unsafe.Point
 	if ret = marshal.PutList(p1, p2, r2, 24, false); ret != abi.SUCCESS {
 		return ret
 	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetGridLicensableFeatures(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.GridLicensableFeatures_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 416)
+	ret = handwritten.DeviceGetGridLicensableFeatures(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 416)
+	return abi.SUCCESS
+}
+
+func callDeviceGetGridLicensableFeatures_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.GridLicensableFeatures_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 800)
+	ret = handwritten.DeviceGetGridLicensableFeatures_v2(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 800)
+	return abi.SUCCESS
+}
+
+func callDeviceGetGridLicensableFeatures_v3(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.GridLicensableFeatures_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 812)
+	ret = handwritten.DeviceGetGridLicensableFeatures_v3(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 812)
+	return abi.SUCCESS
+}
+
+func callDeviceGetGridLicensableFeatures_v4(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.GridLicensableFeatures_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 860)
+	ret = handwritten.DeviceGetGridLicensableFeatures_v4(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 860)
 	return abi.SUCCESS
 }
 
@@ -4077,6 +4277,26 @@ func callDeviceGetSupportedPerformanceStates(s *engine.Snapshot, a unsafe.Pointe
 	return abi.SUCCESS
 }
 
+func callDeviceGetSupportedVgpus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetSupportedVgpus(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutList(p1, p2, r2, 4, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
 func callDeviceGetTargetFanSpeed(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -4325,6 +4545,333 @@ func callDeviceGetVbiosVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	if ret = marshal.PutText(p1, marshal.Word[uint32](a, 2), r1); ret != abi.SUCCESS {
 		return ret
 	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetVgpuCapabilities(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.DeviceGetVgpuCapabilities(v0, marshal.Word[abi.DeviceVgpuCapability_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callDeviceGetVgpuHeterogeneousMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000008:
+		n1 = 8
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.VgpuHeterogeneousMode_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.DeviceGetVgpuHeterogeneousMode(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callDeviceGetVgpuInstancesUtilizationInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000020:
+		n1 = 32
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.VgpuInstancesUtilizationInfo_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	r1, ret := handwritten.DeviceGetVgpuInstancesUtilizationInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	ret = marshal.PutList(unsafe.Pointer(&v1.VgpuInstanceCount), v1.VgpuUtilArray, r1, 64, false)
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetVgpuMetadata(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetVgpuMetadata(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutSized(p1, p2, r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetVgpuProcessUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p3 := marshal.Pointer(a, 3)
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r3, ret := handwritten.DeviceGetVgpuProcessUtilization(v0, marshal.Word[uint64](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutList(p2, p3, r3, 96, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetVgpuProcessesUtilizationInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000018:
+		n1 = 24
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.VgpuProcessesUtilizationInfo_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	r1, ret := handwritten.DeviceGetVgpuProcessesUtilizationInfo(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	ret = marshal.PutList(unsafe.Pointer(&v1.VgpuProcessCount), v1.VgpuProcUtilArray, r1, 104, false)
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetVgpuSchedulerCapabilities(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.VgpuSchedulerCapabilities_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 40)
+	ret = handwritten.DeviceGetVgpuSchedulerCapabilities(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 40)
+	return abi.SUCCESS
+}
+
+func callDeviceGetVgpuSchedulerLog(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.VgpuSchedulerLog_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 9624)
+	ret = handwritten.DeviceGetVgpuSchedulerLog(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 9624)
+	return abi.SUCCESS
+}
+
+func callDeviceGetVgpuSchedulerLog_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.VgpuSchedulerLogInfo_v2_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 11224)
+	ret = handwritten.DeviceGetVgpuSchedulerLog_v2(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 11224)
+	return abi.SUCCESS
+}
+
+func callDeviceGetVgpuSchedulerState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.VgpuSchedulerGetState_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 16)
+	ret = handwritten.DeviceGetVgpuSchedulerState(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 16)
+	return abi.SUCCESS
+}
+
+func callDeviceGetVgpuSchedulerState_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.VgpuSchedulerStateInfo_v2_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 16)
+	ret = handwritten.DeviceGetVgpuSchedulerState_v2(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 16)
+	return abi.SUCCESS
+}
+
+func callDeviceGetVgpuTypeCreatablePlacements(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n2 int
+	switch *(*uint32)(p2) {
+	case 0x1000018:
+		n2 = 24
+	case 0x2000020:
+		n2 = 32
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v2 abi.VgpuPlacementList_v2_t
+	marshal.Get(unsafe.Pointer(&v2), p2, n2)
+	r2, ret := handwritten.DeviceGetVgpuTypeCreatablePlacements(v0, marshal.Word[abi.VgpuTypeId_t](a, 1), &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	ret = marshal.PutList(unsafe.Pointer(&v2.Count), v2.PlacementIds, r2, 4, false)
+	marshal.Put(p2, unsafe.Pointer(&v2), n2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetVgpuTypeSupportedPlacements(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n2 int
+	switch *(*uint32)(p2) {
+	case 0x1000018:
+		n2 = 24
+	case 0x2000020:
+		n2 = 32
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v2 abi.VgpuPlacementList_v2_t
+	marshal.Get(unsafe.Pointer(&v2), p2, n2)
+	r2, ret := handwritten.DeviceGetVgpuTypeSupportedPlacements(v0, marshal.Word[abi.VgpuTypeId_t](a, 1), &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	ret = marshal.PutList(unsafe.Pointer(&v2.Count), v2.PlacementIds, r2, 4, false)
+	marshal.Put(p2, unsafe.Pointer(&v2), n2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetVgpuUtilization(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p4 := marshal.Pointer(a, 4)
+	p3 := marshal.Pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, r4, ret := handwritten.DeviceGetVgpuUtilization(v0, marshal.Word[uint64](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutList(p3, p4, r4, 48, false); ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.ValueType_t)(p2) = r2
 	return abi.SUCCESS
 }
 
@@ -4892,6 +5439,73 @@ func callDeviceSetTemperatureThreshold(s *engine.Snapshot, a unsafe.Pointer) abi
 	return handwritten.DeviceSetTemperatureThreshold(v0, marshal.Word[abi.TemperatureThresholds_t](a, 1), *(*int32)(p2))
 }
 
+func callDeviceSetVgpuCapabilities(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceSetVgpuCapabilities(v0, marshal.Word[abi.DeviceVgpuCapability_t](a, 1), marshal.Word[abi.EnableState_t](a, 2))
+}
+
+func callDeviceSetVgpuHeterogeneousMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000008:
+		n1 = 8
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.VgpuHeterogeneousMode_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	return handwritten.DeviceSetVgpuHeterogeneousMode(v0, &v1)
+}
+
+func callDeviceSetVgpuSchedulerState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.VgpuSchedulerSetState_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 16)
+	ret = handwritten.DeviceSetVgpuSchedulerState(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 16)
+	return abi.SUCCESS
+}
+
+func callDeviceSetVgpuSchedulerState_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.NoMIG)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.VgpuSchedulerState_v2_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 16)
+	ret = handwritten.DeviceSetVgpuSchedulerState_v2(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 16)
+	return abi.SUCCESS
+}
+
 func callDeviceSetVirtualizationMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
 	if ret != abi.SUCCESS {
@@ -4906,6 +5520,14 @@ func callDeviceValidateInforom(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 		return ret
 	}
 	return handwritten.DeviceValidateInforom(v0)
+}
+
+func callDeviceVgpuForceGspUnload(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.DeviceVgpuForceGspUnload(v0)
 }
 
 func callDeviceWorkloadPowerProfileClearRequestedProfiles(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
@@ -5169,6 +5791,68 @@ func callGetExcludedDeviceInfoByIndex(s *engine.Snapshot, a unsafe.Pointer) abi.
 	return abi.SUCCESS
 }
 
+func callGetVgpuCompatibility(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v0 abi.VgpuMetadata_t
+	marshal.Get(unsafe.Pointer(&v0), p0, 212)
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.VgpuPgpuMetadata_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 128)
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v2 abi.VgpuPgpuCompatibility_t
+	marshal.Get(unsafe.Pointer(&v2), p2, 8)
+	ret := handwritten.GetVgpuCompatibility(s, &v0, &v1, &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p2, unsafe.Pointer(&v2), 8)
+	return abi.SUCCESS
+}
+
+func callGetVgpuDriverCapabilities(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.GetVgpuDriverCapabilities(s, marshal.Word[abi.VgpuDriverCapability_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callGetVgpuVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v0 abi.VgpuVersion_t
+	marshal.Get(unsafe.Pointer(&v0), p0, 8)
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.VgpuVersion_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 8)
+	ret := handwritten.GetVgpuVersion(s, &v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), 8)
+	marshal.Put(p1, unsafe.Pointer(&v1), 8)
+	return abi.SUCCESS
+}
+
 func callGpuInstanceCreateComputeInstance(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive|engine.MIGConfig)
 	if ret != abi.SUCCESS {
@@ -5223,6 +5907,36 @@ func callGpuInstanceDestroy(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	return handwritten.GpuInstanceDestroy(v0)
+}
+
+func callGpuInstanceGetActiveVgpus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000010:
+		n1 = 16
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.ActiveVgpuInstanceInfo_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	r1, ret := handwritten.GpuInstanceGetActiveVgpus(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	ret = marshal.PutList(unsafe.Pointer(&v1.VgpuCount), v1.VgpuInstances, r1, 4, false)
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
 }
 
 func callGpuInstanceGetComputeInstanceById(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
@@ -5352,6 +6066,36 @@ func callGpuInstanceGetComputeInstances(s *engine.Snapshot, a unsafe.Pointer) ab
 	return abi.SUCCESS
 }
 
+func callGpuInstanceGetCreatableVgpus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000010:
+		n1 = 16
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.VgpuTypeIdInfo_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	r1, ret := handwritten.GpuInstanceGetCreatableVgpus(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	ret = marshal.PutList(unsafe.Pointer(&v1.VgpuCount), v1.VgpuTypeIds, r1, 4, false)
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
 func callGpuInstanceGetInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -5368,6 +6112,218 @@ func callGpuInstanceGetInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	marshal.Put(p1, unsafe.Pointer(&v1), 24)
+	return abi.SUCCESS
+}
+
+func callGpuInstanceGetVgpuHeterogeneousMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000008:
+		n1 = 8
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.VgpuHeterogeneousMode_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.GpuInstanceGetVgpuHeterogeneousMode(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callGpuInstanceGetVgpuSchedulerLog(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x10025a0:
+		n1 = 9632
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.VgpuSchedulerLogInfo_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.GpuInstanceGetVgpuSchedulerLog(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callGpuInstanceGetVgpuSchedulerLog_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.VgpuSchedulerLogInfo_v2_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 11224)
+	ret = handwritten.GpuInstanceGetVgpuSchedulerLog_v2(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 11224)
+	return abi.SUCCESS
+}
+
+func callGpuInstanceGetVgpuSchedulerState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000018:
+		n1 = 24
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.VgpuSchedulerStateInfo_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.GpuInstanceGetVgpuSchedulerState(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callGpuInstanceGetVgpuSchedulerState_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.VgpuSchedulerStateInfo_v2_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 16)
+	ret = handwritten.GpuInstanceGetVgpuSchedulerState_v2(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 16)
+	return abi.SUCCESS
+}
+
+func callGpuInstanceGetVgpuTypeCreatablePlacements(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000020:
+		n1 = 32
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.VgpuCreatablePlacementInfo_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	r1, ret := handwritten.GpuInstanceGetVgpuTypeCreatablePlacements(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	ret = marshal.PutList(unsafe.Pointer(&v1.Count), v1.PlacementIds, r1, 4, false)
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callGpuInstanceSetVgpuHeterogeneousMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000008:
+		n1 = 8
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.VgpuHeterogeneousMode_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	return handwritten.GpuInstanceSetVgpuHeterogeneousMode(v0, &v1)
+}
+
+func callGpuInstanceSetVgpuSchedulerState(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000018:
+		n1 = 24
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.VgpuSchedulerState_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.GpuInstanceSetVgpuSchedulerState(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callGpuInstanceSetVgpuSchedulerState_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpuInstance(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.VgpuSchedulerState_v2_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 16)
+	ret = handwritten.GpuInstanceSetVgpuSchedulerState_v2(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 16)
 	return abi.SUCCESS
 }
 
@@ -5586,6 +6542,23 @@ func callInternalSlot183(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 
 func callInternalSlot184(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return handwritten.InternalSlot184(s, marshal.Word[uint64](a, 0))
+}
+
+func callInternalSlot189(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot189(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
 }
 
 func callInternalSlot20(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
@@ -5939,6 +6912,21 @@ func callInternalSlot75(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	*(*uint32)(p1) = r1
 	*(*uint32)(p2) = r2
 	*(*uint32)(p3) = r3
+	return abi.SUCCESS
+}
+
+func callSetVgpuVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v0 abi.VgpuVersion_t
+	marshal.Get(unsafe.Pointer(&v0), p0, 8)
+	ret := handwritten.SetVgpuVersion(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), 8)
 	return abi.SUCCESS
 }
 
@@ -6325,5 +7313,637 @@ func callUnitGetUnitInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 		return ret
 	}
 	marshal.Put(p1, unsafe.Pointer(&v1), 384)
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceClearAccountingPids(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	return handwritten.VgpuInstanceClearAccountingPids(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+}
+
+func callVgpuInstanceGetAccountingMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuInstanceGetAccountingMode(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.EnableState_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetAccountingPids(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p2 := marshal.Pointer(a, 2)
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.VgpuInstanceGetAccountingPids(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutList(p1, p2, r2, 4, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetAccountingStats(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v2 abi.AccountingStats_t
+	marshal.Get(unsafe.Pointer(&v2), p2, 56)
+	ret := handwritten.VgpuInstanceGetAccountingStats(s, marshal.Word[abi.VgpuInstance_t](a, 0), marshal.Word[uint32](a, 1), &v2)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p2, unsafe.Pointer(&v2), 56)
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetEccMode(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuInstanceGetEccMode(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.EnableState_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetEncoderCapacity(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuInstanceGetEncoderCapacity(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetEncoderSessions(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p2 := marshal.Pointer(a, 2)
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.VgpuInstanceGetEncoderSessions(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutList(p1, p2, r2, 32, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetEncoderStats(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := marshal.Pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, r3, ret := handwritten.VgpuInstanceGetEncoderStats(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	*(*uint32)(p2) = r2
+	*(*uint32)(p3) = r3
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetFBCSessions(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p2 := marshal.Pointer(a, 2)
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.VgpuInstanceGetFBCSessions(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutList(p1, p2, r2, 48, false); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetFBCStats(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.FBCStats_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 12)
+	ret := handwritten.VgpuInstanceGetFBCStats(s, marshal.Word[abi.VgpuInstance_t](a, 0), &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 12)
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetFbUsage(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuInstanceGetFbUsage(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetFrameRateLimit(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuInstanceGetFrameRateLimit(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetGpuInstanceId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuInstanceGetGpuInstanceId(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetGpuPciId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuInstanceGetGpuPciId(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutSized(p1, p2, []byte(r1+"\x00")); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetLicenseInfo(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.VgpuLicenseInfo_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 24)
+	ret := handwritten.VgpuInstanceGetLicenseInfo(s, marshal.Word[abi.VgpuInstance_t](a, 0), &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 24)
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetLicenseInfo_v2(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.VgpuLicenseInfo_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 24)
+	ret := handwritten.VgpuInstanceGetLicenseInfo(s, marshal.Word[abi.VgpuInstance_t](a, 0), &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 24)
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetLicenseStatus(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuInstanceGetLicenseStatus(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetMdevUUID(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuInstanceGetMdevUUID(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutText(p1, marshal.Word[uint32](a, 2), r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetMetadata(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuInstanceGetMetadata(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutSized(p1, p2, r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetPlacementId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000008:
+		n1 = 8
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.VgpuPlacementId_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret := handwritten.VgpuInstanceGetPlacementId(s, marshal.Word[abi.VgpuInstance_t](a, 0), &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetRuntimeStateSize(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000010:
+		n1 = 16
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.VgpuRuntimeState_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret := handwritten.VgpuInstanceGetRuntimeStateSize(s, marshal.Word[abi.VgpuInstance_t](a, 0), &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetType(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuInstanceGetType(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.VgpuTypeId_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetUUID(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuInstanceGetUUID(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutText(p1, marshal.Word[uint32](a, 2), r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetVmDriverVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuInstanceGetVmDriverVersion(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutText(p1, marshal.Word[uint32](a, 2), r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceGetVmID(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := marshal.Pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r3, ret := handwritten.VgpuInstanceGetVmID(s, marshal.Word[abi.VgpuInstance_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutText(p1, marshal.Word[uint32](a, 2), r1); ret != abi.SUCCESS {
+		return ret
+	}
+	*(*abi.VgpuVmIdType_t)(p3) = r3
+	return abi.SUCCESS
+}
+
+func callVgpuInstanceSetEncoderCapacity(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	return handwritten.VgpuInstanceSetEncoderCapacity(s, marshal.Word[abi.VgpuInstance_t](a, 0), marshal.Word[uint32](a, 1))
+}
+
+func callVgpuTypeGetBAR1Info(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1000010:
+		n1 = 16
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.VgpuTypeBar1Info_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret := handwritten.VgpuTypeGetBAR1Info(s, marshal.Word[abi.VgpuTypeId_t](a, 0), &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetCapabilities(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.VgpuTypeGetCapabilities(s, marshal.Word[abi.VgpuTypeId_t](a, 0), marshal.Word[abi.VgpuCapability_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetClass(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuTypeGetClass(s, marshal.Word[abi.VgpuTypeId_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutSized(p1, p2, []byte(r1+"\x00")); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetDeviceID(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, r2, ret := handwritten.VgpuTypeGetDeviceID(s, marshal.Word[abi.VgpuTypeId_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p1) = r1
+	*(*uint64)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetFbReservation(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuTypeGetFbReservation(s, marshal.Word[abi.VgpuTypeId_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetFrameRateLimit(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuTypeGetFrameRateLimit(s, marshal.Word[abi.VgpuTypeId_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetFramebufferSize(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuTypeGetFramebufferSize(s, marshal.Word[abi.VgpuTypeId_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetGpuInstanceProfileId(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuTypeGetGpuInstanceProfileId(s, marshal.Word[abi.VgpuTypeId_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetGspHeapSize(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuTypeGetGspHeapSize(s, marshal.Word[abi.VgpuTypeId_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint64)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetLicense(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuTypeGetLicense(s, marshal.Word[abi.VgpuTypeId_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutText(p1, marshal.Word[uint32](a, 2), r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetMaxInstances(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.VgpuTypeGetMaxInstances(v0, marshal.Word[abi.VgpuTypeId_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetMaxInstancesPerGpuInstance(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n0 int
+	switch *(*uint32)(p0) {
+	case 0x100000c:
+		n0 = 12
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v0 abi.VgpuTypeMaxInstance_v1_t
+	marshal.Get(unsafe.Pointer(&v0), p0, n0)
+	ret := handwritten.VgpuTypeGetMaxInstancesPerGpuInstance(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), n0)
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetMaxInstancesPerVm(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuTypeGetMaxInstancesPerVm(s, marshal.Word[abi.VgpuTypeId_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetName(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuTypeGetName(s, marshal.Word[abi.VgpuTypeId_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutSized(p1, p2, []byte(r1+"\x00")); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetNumDisplayHeads(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.VgpuTypeGetNumDisplayHeads(s, marshal.Word[abi.VgpuTypeId_t](a, 0))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callVgpuTypeGetResolution(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	p3 := marshal.Pointer(a, 3)
+	if p3 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, r3, ret := handwritten.VgpuTypeGetResolution(s, marshal.Word[abi.VgpuTypeId_t](a, 0), marshal.Word[uint32](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	*(*uint32)(p3) = r3
 	return abi.SUCCESS
 }

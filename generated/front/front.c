@@ -113,10 +113,8 @@ nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t device, nvmlAccounting
 
 nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuInstance_t *vgpuInstances)
 {
-    (void)device;
-    (void)vgpuCount;
-    (void)vgpuInstances;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(vgpuCount), NVMLFAB_WORD(vgpuInstances)};
+    return nvmlfab_gate(15, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetAdaptiveClockInfoStatus(nvmlDevice_t device, unsigned int *adaptiveClockStatus)
@@ -344,10 +342,8 @@ nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, unsigned i
 
 nvmlReturn_t nvmlDeviceGetCreatableVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuTypeId_t *vgpuTypeIds)
 {
-    (void)device;
-    (void)vgpuCount;
-    (void)vgpuTypeIds;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(vgpuCount), NVMLFAB_WORD(vgpuTypeIds)};
+    return nvmlfab_gate(36, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
@@ -646,30 +642,26 @@ nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsig
 
 nvmlReturn_t nvmlDeviceGetGridLicensableFeatures(nvmlDevice_t device, nvmlGridLicensableFeatures_t *pGridLicensableFeatures)
 {
-    (void)device;
-    (void)pGridLicensableFeatures;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pGridLicensableFeatures)};
+    return nvmlfab_gate(68, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v2(nvmlDevice_t device, nvmlGridLicensableFeatures_t *pGridLicensableFeatures)
 {
-    (void)device;
-    (void)pGridLicensableFeatures;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pGridLicensableFeatures)};
+    return nvmlfab_gate(69, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v3(nvmlDevice_t device, nvmlGridLicensableFeatures_t *pGridLicensableFeatures)
 {
-    (void)device;
-    (void)pGridLicensableFeatures;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pGridLicensableFeatures)};
+    return nvmlfab_gate(70, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t device, nvmlGridLicensableFeatures_t *pGridLicensableFeatures)
 {
-    (void)device;
-    (void)pGridLicensableFeatures;
-    return nvmlfab_stub(11001000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pGridLicensableFeatures)};
+    return nvmlfab_gate(246, 11001000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetGspFirmwareMode(nvmlDevice_t device, unsigned int *isEnabled, unsigned int *defaultMode)
@@ -1306,10 +1298,8 @@ nvmlReturn_t nvmlDeviceGetSupportedPerformanceStates(nvmlDevice_t device, nvmlPs
 
 nvmlReturn_t nvmlDeviceGetSupportedVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuTypeId_t *vgpuTypeIds)
 {
-    (void)device;
-    (void)vgpuCount;
-    (void)vgpuTypeIds;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(vgpuCount), NVMLFAB_WORD(vgpuTypeIds)};
+    return nvmlfab_gate(131, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetTargetFanSpeed(nvmlDevice_t device, unsigned int fan, unsigned int *targetSpeed)
@@ -1392,109 +1382,86 @@ nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *version, unsig
 
 nvmlReturn_t nvmlDeviceGetVgpuCapabilities(nvmlDevice_t device, nvmlDeviceVgpuCapability_t capability, unsigned int *capResult)
 {
-    (void)device;
-    (void)capability;
-    (void)capResult;
-    return nvmlfab_stub(12000076);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(capability), NVMLFAB_WORD(capResult)};
+    return nvmlfab_gate(305, 12000076, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuHeterogeneousMode(nvmlDevice_t device, nvmlVgpuHeterogeneousMode_t *pHeterogeneousMode)
 {
-    (void)device;
-    (void)pHeterogeneousMode;
-    return nvmlfab_stub(12004127);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pHeterogeneousMode)};
+    return nvmlfab_gate(343, 12004127, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuInstancesUtilizationInfo(nvmlDevice_t device, nvmlVgpuInstancesUtilizationInfo_t *vgpuUtilInfo)
 {
-    (void)device;
-    (void)vgpuUtilInfo;
-    return nvmlfab_stub(12004127);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(vgpuUtilInfo)};
+    return nvmlfab_gate(344, 12004127, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuMetadata(nvmlDevice_t device, nvmlVgpuPgpuMetadata_t *pgpuMetadata, unsigned int *bufferSize)
 {
-    (void)device;
-    (void)pgpuMetadata;
-    (void)bufferSize;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pgpuMetadata), NVMLFAB_WORD(bufferSize)};
+    return nvmlfab_gate(141, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuProcessUtilization(nvmlDevice_t device, unsigned long long lastSeenTimeStamp, unsigned int *vgpuProcessSamplesCount, nvmlVgpuProcessUtilizationSample_t *utilizationSamples)
 {
-    (void)device;
-    (void)lastSeenTimeStamp;
-    (void)vgpuProcessSamplesCount;
-    (void)utilizationSamples;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(lastSeenTimeStamp), NVMLFAB_WORD(vgpuProcessSamplesCount), NVMLFAB_WORD(utilizationSamples)};
+    return nvmlfab_gate(142, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuProcessesUtilizationInfo(nvmlDevice_t device, nvmlVgpuProcessesUtilizationInfo_t *vgpuProcUtilInfo)
 {
-    (void)device;
-    (void)vgpuProcUtilInfo;
-    return nvmlfab_stub(12004127);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(vgpuProcUtilInfo)};
+    return nvmlfab_gate(345, 12004127, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuSchedulerCapabilities(nvmlDevice_t device, nvmlVgpuSchedulerCapabilities_t *pCapabilities)
 {
-    (void)device;
-    (void)pCapabilities;
-    return nvmlfab_stub(12000076);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pCapabilities)};
+    return nvmlfab_gate(306, 12000076, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuSchedulerLog(nvmlDevice_t device, nvmlVgpuSchedulerLog_t *pSchedulerLog)
 {
-    (void)device;
-    (void)pSchedulerLog;
-    return nvmlfab_stub(12000076);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pSchedulerLog)};
+    return nvmlfab_gate(307, 12000076, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuSchedulerLog_v2(nvmlDevice_t device, nvmlVgpuSchedulerLogInfo_v2_t *pSchedulerLogInfo)
 {
-    (void)device;
-    (void)pSchedulerLogInfo;
-    return nvmlfab_stub(13002082);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pSchedulerLogInfo)};
+    return nvmlfab_gate(412, 13002082, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuSchedulerState(nvmlDevice_t device, nvmlVgpuSchedulerGetState_t *pSchedulerState)
 {
-    (void)device;
-    (void)pSchedulerState;
-    return nvmlfab_stub(12000076);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pSchedulerState)};
+    return nvmlfab_gate(308, 12000076, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuSchedulerState_v2(nvmlDevice_t device, nvmlVgpuSchedulerStateInfo_v2_t *pSchedulerStateInfo)
 {
-    (void)device;
-    (void)pSchedulerStateInfo;
-    return nvmlfab_stub(13002082);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pSchedulerStateInfo)};
+    return nvmlfab_gate(413, 13002082, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuTypeCreatablePlacements(nvmlDevice_t device, nvmlVgpuTypeId_t vgpuTypeId, nvmlVgpuPlacementList_t *pPlacementList)
 {
-    (void)device;
-    (void)vgpuTypeId;
-    (void)pPlacementList;
-    return nvmlfab_stub(12004127);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(pPlacementList)};
+    return nvmlfab_gate(346, 12004127, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuTypeSupportedPlacements(nvmlDevice_t device, nvmlVgpuTypeId_t vgpuTypeId, nvmlVgpuPlacementList_t *pPlacementList)
 {
-    (void)device;
-    (void)vgpuTypeId;
-    (void)pPlacementList;
-    return nvmlfab_stub(12004127);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(pPlacementList)};
+    return nvmlfab_gate(347, 12004127, a);
 }
 
 nvmlReturn_t nvmlDeviceGetVgpuUtilization(nvmlDevice_t device, unsigned long long lastSeenTimeStamp, nvmlValueType_t *sampleValType, unsigned int *vgpuInstanceSamplesCount, nvmlVgpuInstanceUtilizationSample_t *utilizationSamples)
 {
-    (void)device;
-    (void)lastSeenTimeStamp;
-    (void)sampleValType;
-    (void)vgpuInstanceSamplesCount;
-    (void)utilizationSamples;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(lastSeenTimeStamp), NVMLFAB_WORD(sampleValType), NVMLFAB_WORD(vgpuInstanceSamplesCount), NVMLFAB_WORD(utilizationSamples)};
+    return nvmlfab_gate(143, 11000000, a);
 }
 
 nvmlReturn_t nvmlDeviceGetViolationStatus(nvmlDevice_t device, nvmlPerfPolicyType_t perfPolicyType, nvmlViolationTime_t *violTime)
@@ -1840,31 +1807,26 @@ nvmlReturn_t nvmlDeviceSetTemperatureThreshold(nvmlDevice_t device, nvmlTemperat
 
 nvmlReturn_t nvmlDeviceSetVgpuCapabilities(nvmlDevice_t device, nvmlDeviceVgpuCapability_t capability, nvmlEnableState_t state)
 {
-    (void)device;
-    (void)capability;
-    (void)state;
-    return nvmlfab_stub(12004127);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(capability), NVMLFAB_WORD(state)};
+    return nvmlfab_admin_gate(348, 12004127, a);
 }
 
 nvmlReturn_t nvmlDeviceSetVgpuHeterogeneousMode(nvmlDevice_t device, const nvmlVgpuHeterogeneousMode_t *pHeterogeneousMode)
 {
-    (void)device;
-    (void)pHeterogeneousMode;
-    return nvmlfab_stub(12004127);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pHeterogeneousMode)};
+    return nvmlfab_admin_gate(349, 12004127, a);
 }
 
 nvmlReturn_t nvmlDeviceSetVgpuSchedulerState(nvmlDevice_t device, nvmlVgpuSchedulerSetState_t *pSchedulerState)
 {
-    (void)device;
-    (void)pSchedulerState;
-    return nvmlfab_stub(12000076);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pSchedulerState)};
+    return nvmlfab_admin_gate(311, 12000076, a);
 }
 
 nvmlReturn_t nvmlDeviceSetVgpuSchedulerState_v2(nvmlDevice_t device, nvmlVgpuSchedulerState_v2_t *pSchedulerState)
 {
-    (void)device;
-    (void)pSchedulerState;
-    return nvmlfab_stub(13002082);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(pSchedulerState)};
+    return nvmlfab_admin_gate(414, 13002082, a);
 }
 
 nvmlReturn_t nvmlDeviceSetVirtualizationMode(nvmlDevice_t device, nvmlGpuVirtualizationMode_t virtualMode)
@@ -1881,8 +1843,8 @@ nvmlReturn_t nvmlDeviceValidateInforom(nvmlDevice_t device)
 
 nvmlReturn_t nvmlDeviceVgpuForceGspUnload(nvmlDevice_t device)
 {
-    (void)device;
-    return nvmlfab_stub(13002082);
+    const uint64_t a[] = {NVMLFAB_WORD(device)};
+    return nvmlfab_admin_gate(415, 13002082, a);
 }
 
 nvmlReturn_t nvmlDeviceWorkloadPowerProfileClearRequestedProfiles(nvmlDevice_t device, nvmlWorkloadPowerProfileRequestedProfiles_t *requestedProfiles)
@@ -2011,24 +1973,20 @@ nvmlReturn_t nvmlGetExcludedDeviceInfoByIndex(unsigned int index, nvmlExcludedDe
 
 nvmlReturn_t nvmlGetVgpuCompatibility(nvmlVgpuMetadata_t *vgpuMetadata, nvmlVgpuPgpuMetadata_t *pgpuMetadata, nvmlVgpuPgpuCompatibility_t *compatibilityInfo)
 {
-    (void)vgpuMetadata;
-    (void)pgpuMetadata;
-    (void)compatibilityInfo;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuMetadata), NVMLFAB_WORD(pgpuMetadata), NVMLFAB_WORD(compatibilityInfo)};
+    return nvmlfab_gate(181, 11000000, a);
 }
 
 nvmlReturn_t nvmlGetVgpuDriverCapabilities(nvmlVgpuDriverCapability_t capability, unsigned int *capResult)
 {
-    (void)capability;
-    (void)capResult;
-    return nvmlfab_stub(12000076);
+    const uint64_t a[] = {NVMLFAB_WORD(capability), NVMLFAB_WORD(capResult)};
+    return nvmlfab_gate(312, 12000076, a);
 }
 
 nvmlReturn_t nvmlGetVgpuVersion(nvmlVgpuVersion_t *supported, nvmlVgpuVersion_t *current)
 {
-    (void)supported;
-    (void)current;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(supported), NVMLFAB_WORD(current)};
+    return nvmlfab_gate(182, 11000000, a);
 }
 
 nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *metricsGet)
@@ -2105,9 +2063,8 @@ nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t gpuInstance)
 
 nvmlReturn_t nvmlGpuInstanceGetActiveVgpus(nvmlGpuInstance_t gpuInstance, nvmlActiveVgpuInstanceInfo_t *pVgpuInstanceInfo)
 {
-    (void)gpuInstance;
-    (void)pVgpuInstanceInfo;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(pVgpuInstanceInfo)};
+    return nvmlfab_gate(383, 12009040, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t gpuInstance, unsigned int id, nvmlComputeInstance_t *computeInstance)
@@ -2148,9 +2105,8 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t gpuInstance, u
 
 nvmlReturn_t nvmlGpuInstanceGetCreatableVgpus(nvmlGpuInstance_t gpuInstance, nvmlVgpuTypeIdInfo_t *pVgpus)
 {
-    (void)gpuInstance;
-    (void)pVgpus;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(pVgpus)};
+    return nvmlfab_gate(384, 12009040, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t gpuInstance, nvmlGpuInstanceInfo_t *info)
@@ -2161,65 +2117,56 @@ nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t gpuInstance, nvmlGpuInstan
 
 nvmlReturn_t nvmlGpuInstanceGetVgpuHeterogeneousMode(nvmlGpuInstance_t gpuInstance, nvmlVgpuHeterogeneousMode_t *pHeterogeneousMode)
 {
-    (void)gpuInstance;
-    (void)pHeterogeneousMode;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(pHeterogeneousMode)};
+    return nvmlfab_gate(385, 12009040, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetVgpuSchedulerLog(nvmlGpuInstance_t gpuInstance, nvmlVgpuSchedulerLogInfo_t *pSchedulerLogInfo)
 {
-    (void)gpuInstance;
-    (void)pSchedulerLogInfo;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(pSchedulerLogInfo)};
+    return nvmlfab_gate(386, 12009040, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetVgpuSchedulerLog_v2(nvmlGpuInstance_t gpuInstance, nvmlVgpuSchedulerLogInfo_v2_t *pSchedulerLogInfo)
 {
-    (void)gpuInstance;
-    (void)pSchedulerLogInfo;
-    return nvmlfab_stub(13002082);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(pSchedulerLogInfo)};
+    return nvmlfab_gate(416, 13002082, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetVgpuSchedulerState(nvmlGpuInstance_t gpuInstance, nvmlVgpuSchedulerStateInfo_t *pSchedulerStateInfo)
 {
-    (void)gpuInstance;
-    (void)pSchedulerStateInfo;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(pSchedulerStateInfo)};
+    return nvmlfab_gate(387, 12009040, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetVgpuSchedulerState_v2(nvmlGpuInstance_t gpuInstance, nvmlVgpuSchedulerStateInfo_v2_t *pSchedulerStateInfo)
 {
-    (void)gpuInstance;
-    (void)pSchedulerStateInfo;
-    return nvmlfab_stub(13002082);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(pSchedulerStateInfo)};
+    return nvmlfab_gate(417, 13002082, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceGetVgpuTypeCreatablePlacements(nvmlGpuInstance_t gpuInstance, nvmlVgpuCreatablePlacementInfo_t *pCreatablePlacementInfo)
 {
-    (void)gpuInstance;
-    (void)pCreatablePlacementInfo;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(pCreatablePlacementInfo)};
+    return nvmlfab_gate(388, 12009040, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceSetVgpuHeterogeneousMode(nvmlGpuInstance_t gpuInstance, const nvmlVgpuHeterogeneousMode_t *pHeterogeneousMode)
 {
-    (void)gpuInstance;
-    (void)pHeterogeneousMode;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(pHeterogeneousMode)};
+    return nvmlfab_admin_gate(389, 12009040, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceSetVgpuSchedulerState(nvmlGpuInstance_t gpuInstance, nvmlVgpuSchedulerState_t *pScheduler)
 {
-    (void)gpuInstance;
-    (void)pScheduler;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(pScheduler)};
+    return nvmlfab_admin_gate(390, 12009040, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceSetVgpuSchedulerState_v2(nvmlGpuInstance_t gpuInstance, nvmlVgpuSchedulerState_v2_t *pSchedulerState)
 {
-    (void)gpuInstance;
-    (void)pSchedulerState;
-    return nvmlfab_stub(13002082);
+    const uint64_t a[] = {NVMLFAB_WORD(gpuInstance), NVMLFAB_WORD(pSchedulerState)};
+    return nvmlfab_admin_gate(418, 13002082, a);
 }
 
 nvmlReturn_t nvmlInit(void)
@@ -2245,8 +2192,8 @@ nvmlReturn_t nvmlInternalGetExportTable(const void **table, const void *guid)
 
 nvmlReturn_t nvmlSetVgpuVersion(nvmlVgpuVersion_t *vgpuVersion)
 {
-    (void)vgpuVersion;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuVersion)};
+    return nvmlfab_admin_gate(194, 11000000, a);
 }
 
 nvmlReturn_t nvmlShutdown(void)
@@ -2444,315 +2391,254 @@ nvmlReturn_t nvmlUnitSetLedState(nvmlUnit_t unit, nvmlLedColor_t color)
 
 nvmlReturn_t nvmlVgpuInstanceClearAccountingPids(nvmlVgpuInstance_t vgpuInstance)
 {
-    (void)vgpuInstance;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance)};
+    return nvmlfab_admin_gate(212, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetAccountingMode(nvmlVgpuInstance_t vgpuInstance, nvmlEnableState_t *mode)
 {
-    (void)vgpuInstance;
-    (void)mode;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(mode)};
+    return nvmlfab_gate(213, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetAccountingPids(nvmlVgpuInstance_t vgpuInstance, unsigned int *count, unsigned int *pids)
 {
-    (void)vgpuInstance;
-    (void)count;
-    (void)pids;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(count), NVMLFAB_WORD(pids)};
+    return nvmlfab_gate(214, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetAccountingStats(nvmlVgpuInstance_t vgpuInstance, unsigned int pid, nvmlAccountingStats_t *stats)
 {
-    (void)vgpuInstance;
-    (void)pid;
-    (void)stats;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(pid), NVMLFAB_WORD(stats)};
+    return nvmlfab_gate(215, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetEccMode(nvmlVgpuInstance_t vgpuInstance, nvmlEnableState_t *eccMode)
 {
-    (void)vgpuInstance;
-    (void)eccMode;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(eccMode)};
+    return nvmlfab_gate(216, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetEncoderCapacity(nvmlVgpuInstance_t vgpuInstance, unsigned int *encoderCapacity)
 {
-    (void)vgpuInstance;
-    (void)encoderCapacity;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(encoderCapacity)};
+    return nvmlfab_gate(217, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetEncoderSessions(nvmlVgpuInstance_t vgpuInstance, unsigned int *sessionCount, nvmlEncoderSessionInfo_t *sessionInfo)
 {
-    (void)vgpuInstance;
-    (void)sessionCount;
-    (void)sessionInfo;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(sessionCount), NVMLFAB_WORD(sessionInfo)};
+    return nvmlfab_gate(218, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetEncoderStats(nvmlVgpuInstance_t vgpuInstance, unsigned int *sessionCount, unsigned int *averageFps, unsigned int *averageLatency)
 {
-    (void)vgpuInstance;
-    (void)sessionCount;
-    (void)averageFps;
-    (void)averageLatency;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(sessionCount), NVMLFAB_WORD(averageFps), NVMLFAB_WORD(averageLatency)};
+    return nvmlfab_gate(219, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetFBCSessions(nvmlVgpuInstance_t vgpuInstance, unsigned int *sessionCount, nvmlFBCSessionInfo_t *sessionInfo)
 {
-    (void)vgpuInstance;
-    (void)sessionCount;
-    (void)sessionInfo;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(sessionCount), NVMLFAB_WORD(sessionInfo)};
+    return nvmlfab_gate(220, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetFBCStats(nvmlVgpuInstance_t vgpuInstance, nvmlFBCStats_t *fbcStats)
 {
-    (void)vgpuInstance;
-    (void)fbcStats;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(fbcStats)};
+    return nvmlfab_gate(221, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetFbUsage(nvmlVgpuInstance_t vgpuInstance, unsigned long long *fbUsage)
 {
-    (void)vgpuInstance;
-    (void)fbUsage;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(fbUsage)};
+    return nvmlfab_gate(222, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetFrameRateLimit(nvmlVgpuInstance_t vgpuInstance, unsigned int *frameRateLimit)
 {
-    (void)vgpuInstance;
-    (void)frameRateLimit;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(frameRateLimit)};
+    return nvmlfab_gate(223, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetGpuInstanceId(nvmlVgpuInstance_t vgpuInstance, unsigned int *gpuInstanceId)
 {
-    (void)vgpuInstance;
-    (void)gpuInstanceId;
-    return nvmlfab_stub(11001000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(gpuInstanceId)};
+    return nvmlfab_gate(254, 11001000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetGpuPciId(nvmlVgpuInstance_t vgpuInstance, char *vgpuPciId, unsigned int *length)
 {
-    (void)vgpuInstance;
-    (void)vgpuPciId;
-    (void)length;
-    return nvmlfab_stub(11006055);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(vgpuPciId), NVMLFAB_WORD(length)};
+    return nvmlfab_gate(269, 11006055, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetLicenseInfo(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuLicenseInfo_t *licenseInfo)
 {
-    (void)vgpuInstance;
-    (void)licenseInfo;
-    return nvmlfab_stub(11006055);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(licenseInfo)};
+    return nvmlfab_gate(270, 11006055, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetLicenseInfo_v2(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuLicenseInfo_t *licenseInfo)
 {
-    (void)vgpuInstance;
-    (void)licenseInfo;
-    return nvmlfab_stub(11006055);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(licenseInfo)};
+    return nvmlfab_gate(271, 11006055, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetLicenseStatus(nvmlVgpuInstance_t vgpuInstance, unsigned int *licensed)
 {
-    (void)vgpuInstance;
-    (void)licensed;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(licensed)};
+    return nvmlfab_gate(224, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetMdevUUID(nvmlVgpuInstance_t vgpuInstance, char *mdevUuid, unsigned int size)
 {
-    (void)vgpuInstance;
-    (void)mdevUuid;
-    (void)size;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(mdevUuid), NVMLFAB_WORD(size)};
+    return nvmlfab_gate(225, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetMetadata(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuMetadata_t *vgpuMetadata, unsigned int *bufferSize)
 {
-    (void)vgpuInstance;
-    (void)vgpuMetadata;
-    (void)bufferSize;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(vgpuMetadata), NVMLFAB_WORD(bufferSize)};
+    return nvmlfab_gate(226, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetPlacementId(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuPlacementId_t *pPlacement)
 {
-    (void)vgpuInstance;
-    (void)pPlacement;
-    return nvmlfab_stub(12004127);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(pPlacement)};
+    return nvmlfab_gate(353, 12004127, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetRuntimeStateSize(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuRuntimeState_t *pState)
 {
-    (void)vgpuInstance;
-    (void)pState;
-    return nvmlfab_stub(12008090);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(pState)};
+    return nvmlfab_gate(381, 12008090, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetType(nvmlVgpuInstance_t vgpuInstance, nvmlVgpuTypeId_t *vgpuTypeId)
 {
-    (void)vgpuInstance;
-    (void)vgpuTypeId;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(vgpuTypeId)};
+    return nvmlfab_gate(227, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetUUID(nvmlVgpuInstance_t vgpuInstance, char *uuid, unsigned int size)
 {
-    (void)vgpuInstance;
-    (void)uuid;
-    (void)size;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(uuid), NVMLFAB_WORD(size)};
+    return nvmlfab_gate(228, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetVmDriverVersion(nvmlVgpuInstance_t vgpuInstance, char *version, unsigned int length)
 {
-    (void)vgpuInstance;
-    (void)version;
-    (void)length;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
+    return nvmlfab_gate(229, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceGetVmID(nvmlVgpuInstance_t vgpuInstance, char *vmId, unsigned int size, nvmlVgpuVmIdType_t *vmIdType)
 {
-    (void)vgpuInstance;
-    (void)vmId;
-    (void)size;
-    (void)vmIdType;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(vmId), NVMLFAB_WORD(size), NVMLFAB_WORD(vmIdType)};
+    return nvmlfab_gate(230, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuInstanceSetEncoderCapacity(nvmlVgpuInstance_t vgpuInstance, unsigned int encoderCapacity)
 {
-    (void)vgpuInstance;
-    (void)encoderCapacity;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuInstance), NVMLFAB_WORD(encoderCapacity)};
+    return nvmlfab_admin_gate(231, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetBAR1Info(nvmlVgpuTypeId_t vgpuTypeId, nvmlVgpuTypeBar1Info_t *bar1Info)
 {
-    (void)vgpuTypeId;
-    (void)bar1Info;
-    return nvmlfab_stub(12006077);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(bar1Info)};
+    return nvmlfab_gate(361, 12006077, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetCapabilities(nvmlVgpuTypeId_t vgpuTypeId, nvmlVgpuCapability_t capability, unsigned int *capResult)
 {
-    (void)vgpuTypeId;
-    (void)capability;
-    (void)capResult;
-    return nvmlfab_stub(11007050);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(capability), NVMLFAB_WORD(capResult)};
+    return nvmlfab_gate(285, 11007050, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetClass(nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeClass, unsigned int *size)
 {
-    (void)vgpuTypeId;
-    (void)vgpuTypeClass;
-    (void)size;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(vgpuTypeClass), NVMLFAB_WORD(size)};
+    return nvmlfab_gate(232, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetDeviceID(nvmlVgpuTypeId_t vgpuTypeId, unsigned long long *deviceID, unsigned long long *subsystemID)
 {
-    (void)vgpuTypeId;
-    (void)deviceID;
-    (void)subsystemID;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(deviceID), NVMLFAB_WORD(subsystemID)};
+    return nvmlfab_gate(233, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetFbReservation(nvmlVgpuTypeId_t vgpuTypeId, unsigned long long *fbReservation)
 {
-    (void)vgpuTypeId;
-    (void)fbReservation;
-    return nvmlfab_stub(12004127);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(fbReservation)};
+    return nvmlfab_gate(354, 12004127, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetFrameRateLimit(nvmlVgpuTypeId_t vgpuTypeId, unsigned int *frameRateLimit)
 {
-    (void)vgpuTypeId;
-    (void)frameRateLimit;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(frameRateLimit)};
+    return nvmlfab_gate(234, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetFramebufferSize(nvmlVgpuTypeId_t vgpuTypeId, unsigned long long *fbSize)
 {
-    (void)vgpuTypeId;
-    (void)fbSize;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(fbSize)};
+    return nvmlfab_gate(235, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetGpuInstanceProfileId(nvmlVgpuTypeId_t vgpuTypeId, unsigned int *gpuInstanceProfileId)
 {
-    (void)vgpuTypeId;
-    (void)gpuInstanceProfileId;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(gpuInstanceProfileId)};
+    return nvmlfab_gate(236, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetGspHeapSize(nvmlVgpuTypeId_t vgpuTypeId, unsigned long long *gspHeapSize)
 {
-    (void)vgpuTypeId;
-    (void)gspHeapSize;
-    return nvmlfab_stub(12004127);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(gspHeapSize)};
+    return nvmlfab_gate(355, 12004127, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetLicense(nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeLicenseString, unsigned int size)
 {
-    (void)vgpuTypeId;
-    (void)vgpuTypeLicenseString;
-    (void)size;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(vgpuTypeLicenseString), NVMLFAB_WORD(size)};
+    return nvmlfab_gate(237, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetMaxInstances(nvmlDevice_t device, nvmlVgpuTypeId_t vgpuTypeId, unsigned int *vgpuInstanceCount)
 {
-    (void)device;
-    (void)vgpuTypeId;
-    (void)vgpuInstanceCount;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(vgpuInstanceCount)};
+    return nvmlfab_gate(238, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetMaxInstancesPerGpuInstance(nvmlVgpuTypeMaxInstance_t *pMaxInstance)
 {
-    (void)pMaxInstance;
-    return nvmlfab_stub(12009040);
+    const uint64_t a[] = {NVMLFAB_WORD(pMaxInstance)};
+    return nvmlfab_gate(395, 12009040, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetMaxInstancesPerVm(nvmlVgpuTypeId_t vgpuTypeId, unsigned int *vgpuInstanceCountPerVm)
 {
-    (void)vgpuTypeId;
-    (void)vgpuInstanceCountPerVm;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(vgpuInstanceCountPerVm)};
+    return nvmlfab_gate(239, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetName(nvmlVgpuTypeId_t vgpuTypeId, char *vgpuTypeName, unsigned int *size)
 {
-    (void)vgpuTypeId;
-    (void)vgpuTypeName;
-    (void)size;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(vgpuTypeName), NVMLFAB_WORD(size)};
+    return nvmlfab_gate(240, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetNumDisplayHeads(nvmlVgpuTypeId_t vgpuTypeId, unsigned int *numDisplayHeads)
 {
-    (void)vgpuTypeId;
-    (void)numDisplayHeads;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(numDisplayHeads)};
+    return nvmlfab_gate(241, 11000000, a);
 }
 
 nvmlReturn_t nvmlVgpuTypeGetResolution(nvmlVgpuTypeId_t vgpuTypeId, unsigned int displayIndex, unsigned int *xdim, unsigned int *ydim)
 {
-    (void)vgpuTypeId;
-    (void)displayIndex;
-    (void)xdim;
-    (void)ydim;
-    return nvmlfab_stub(11000000);
+    const uint64_t a[] = {NVMLFAB_WORD(vgpuTypeId), NVMLFAB_WORD(displayIndex), NVMLFAB_WORD(xdim), NVMLFAB_WORD(ydim)};
+    return nvmlfab_gate(242, 11000000, a);
 }
 
 #pragma GCC visibility pop

@@ -2,7 +2,7 @@
 /* What the fronts of all versions have in common: the hash of the model, and nvidia-smi's table of unnamed functions. */
 #include "front.h"
 
-const uint64_t nvmlfab_model_hash = UINT64_C(0xd1cba717969d6ea1);
+const uint64_t nvmlfab_model_hash = UINT64_C(0x444c32cee5a916f5);
 
 _Static_assert(sizeof(nvmlInternalCount_t) == 4, "sizeof(nvmlInternalCount_t)");
 _Static_assert(offsetof(nvmlInternalCount_t, value) == 0, "offsetof(nvmlInternalCount_t, value)");
@@ -90,6 +90,12 @@ nvmlReturn_t nvmlInternalSlot184(unsigned long long group)
 {
     const uint64_t a[] = {NVMLFAB_WORD(group)};
     return nvmlfab_gate(0x80b8, 11000000, a);
+}
+
+nvmlReturn_t nvmlInternalSlot189(nvmlDevice_t device, unsigned int *state)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(state)};
+    return nvmlfab_gate(0x80bd, 11000000, a);
 }
 
 nvmlReturn_t nvmlInternalSlot20(nvmlDevice_t device, unsigned int *primary)
@@ -397,7 +403,7 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot189},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},

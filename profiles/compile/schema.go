@@ -20,7 +20,10 @@ type object = map[string]any
 
 // scalars are the schemas of the types that have an UnmarshalText.
 var scalars = map[string]object{
-	"UUID":        {"type": "string", "pattern": "^GPU-[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
+	"UUID":      {"type": "string", "pattern": "^GPU-[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
+	"PlainUUID": {"type": "string", "pattern": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
+	"LicenseExpiry": {"type": "string",
+		"pattern": "^([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}|[Nn]ot[-_ ][Aa]vailable|[Ii]nvalid|[Nn]ot[-_ ][Aa]pplicable|[Pp]ermanent)$"},
 	"DeviceName":  {"type": []any{"integer", "string"}, "minimum": 0, "pattern": "^([0-9]+|GPU-[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$"},
 	"BusID":       {"type": "string", "pattern": `^(([0-9A-Fa-f]{4}){1,2}:)?[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]$`},
 	"Enabled":     {"enum": []any{"enabled", "disabled", true, false}},
