@@ -8412,6 +8412,10 @@ func boardV100VgpuGuest() *Board {
 			MultiGPUBoard: Opt[bool]{false, true},
 			VBIOSVersion:  Opt[string]{"00.00.00.00.00", true},
 			Architecture:  Opt[string]{"volta", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{7, true},
+				Minor: Opt[uint32]{0, true},
+			},
 			Memory: Memory{
 				TotalBytes:    Opt[uint64]{8589934592, true},
 				ReservedBytes: Opt[uint64]{587202560, true},

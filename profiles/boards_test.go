@@ -514,6 +514,7 @@ system.driver_version: 535.216.01
 system.cuda_version: 12.2
 name: GRID V100D-8C
 architecture: volta
+compute_capability: {7 0}
 board_id: 512
 gpu_part_number: 1DB6-897-A1
 vbios_version: 00.00.00.00.00
