@@ -505,8 +505,7 @@ pci: {0x1eb810de 0x12a210de 00000000:00:1E.0 3 2}
 memory.total_bytes: 15360 MiB
 power.default_limit_mw: 70.00 W
 vgpu.heterogeneous_mode: -
-vgpu.scheduler.min_timeslice_ns: 1000000
-vgpu.scheduler.max_timeslice_ns: 30000000
+vgpu.scheduler.max_timeslice_ns: -
 `,
 	"v100-vgpu-guest": `
 devices: 1

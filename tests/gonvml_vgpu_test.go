@@ -112,8 +112,8 @@ func (c *checker) vgpu(dev nvml.Device, d *profiles.Device) {
 	mode, ret := dev.GetVgpuHeterogeneousMode()
 	c.says("nvmlDeviceGetVgpuHeterogeneousMode", when(whole, bit(v.HeterogeneousMode)))(mode.Mode, ret)
 	s, ret := dev.GetVgpuSchedulerCapabilities()
-	c.says("nvmlDeviceGetVgpuSchedulerCapabilities", when(host, given(v.Scheduler.MaxTimesliceNS)), when(host, given(v.Scheduler.MinTimesliceNS)),
-		when(host, number(v.Scheduler.ARRSupported.Value)), when(host, given(v.Scheduler.MaxFrequency)), when(host, given(v.Scheduler.MinAvgFactor)))(
+	c.says("nvmlDeviceGetVgpuSchedulerCapabilities", when(host, v.Scheduler.MaxTimesliceNS.Value), when(host, v.Scheduler.MinTimesliceNS.Value),
+		when(host, number(v.Scheduler.ARRSupported.Value)), when(host, v.Scheduler.MaxFrequency.Value), when(host, v.Scheduler.MinAvgFactor.Value))(
 		s.MaxTimeslice, s.MinTimeslice, s.IsArrModeSupported, s.MaxFrequencyForARR, s.MinAvgFactorForARR, ret)
 	meta, ret := dev.GetVgpuMetadata()
 	system := &c.board.System
