@@ -3898,11 +3898,11 @@ func callDeviceGetProcessesUtilizationInfo(s *engine.Snapshot, a unsafe.Pointer)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	ret = marshal.PutList(unsafe.Pointer(&v1.ProcessSamplesCount), v1.ProcUtilArray, r1, 40, false)
-	marshal.Put(p1, unsafe.Pointer(&v1), n1)
-	if ret != abi.SUCCESS {
+	if ret = marshal.PutList(unsafe.Pointer(&v1.ProcessSamplesCount), v1.ProcUtilArray, r1, 40, false); ret != abi.SUCCESS {
+		marshal.Put(unsafe.Add(p1, unsafe.Offsetof(v1.ProcessSamplesCount)), unsafe.Pointer(&v1.ProcessSamplesCount), 4)
 		return ret
 	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
 	return abi.SUCCESS
 }
 
@@ -4085,11 +4085,11 @@ func callDeviceGetRunningProcessDetailList(s *engine.Snapshot, a unsafe.Pointer)
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	ret = marshal.PutList(unsafe.Pointer(&v1.NumProcArrayEntries), v1.ProcArray, r1, 32, false)
-	marshal.Put(p1, unsafe.Pointer(&v1), n1)
-	if ret != abi.SUCCESS {
+	if ret = marshal.PutList(unsafe.Pointer(&v1.NumProcArrayEntries), v1.ProcArray, r1, 32, false); ret != abi.SUCCESS {
+		marshal.Put(unsafe.Add(p1, unsafe.Offsetof(v1.NumProcArrayEntries)), unsafe.Pointer(&v1.NumProcArrayEntries), 4)
 		return ret
 	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
 	return abi.SUCCESS
 }
 
@@ -4613,11 +4613,11 @@ func callDeviceGetVgpuInstancesUtilizationInfo(s *engine.Snapshot, a unsafe.Poin
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	ret = marshal.PutList(unsafe.Pointer(&v1.VgpuInstanceCount), v1.VgpuUtilArray, r1, 64, false)
-	marshal.Put(p1, unsafe.Pointer(&v1), n1)
-	if ret != abi.SUCCESS {
+	if ret = marshal.PutList(unsafe.Pointer(&v1.VgpuInstanceCount), v1.VgpuUtilArray, r1, 64, false); ret != abi.SUCCESS {
+		marshal.Put(unsafe.Add(p1, unsafe.Offsetof(v1.VgpuInstanceCount)), unsafe.Pointer(&v1.VgpuInstanceCount), 4)
 		return ret
 	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
 	return abi.SUCCESS
 }
 
@@ -4683,11 +4683,11 @@ func callDeviceGetVgpuProcessesUtilizationInfo(s *engine.Snapshot, a unsafe.Poin
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	ret = marshal.PutList(unsafe.Pointer(&v1.VgpuProcessCount), v1.VgpuProcUtilArray, r1, 104, false)
-	marshal.Put(p1, unsafe.Pointer(&v1), n1)
-	if ret != abi.SUCCESS {
+	if ret = marshal.PutList(unsafe.Pointer(&v1.VgpuProcessCount), v1.VgpuProcUtilArray, r1, 104, false); ret != abi.SUCCESS {
+		marshal.Put(unsafe.Add(p1, unsafe.Offsetof(v1.VgpuProcessCount)), unsafe.Pointer(&v1.VgpuProcessCount), 4)
 		return ret
 	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
 	return abi.SUCCESS
 }
 
@@ -4810,11 +4810,11 @@ func callDeviceGetVgpuTypeCreatablePlacements(s *engine.Snapshot, a unsafe.Point
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	ret = marshal.PutList(unsafe.Pointer(&v2.Count), v2.PlacementIds, r2, 4, false)
-	marshal.Put(p2, unsafe.Pointer(&v2), n2)
-	if ret != abi.SUCCESS {
+	if ret = marshal.PutList(unsafe.Pointer(&v2.Count), v2.PlacementIds, r2, 4, false); ret != abi.SUCCESS {
+		marshal.Put(unsafe.Add(p2, unsafe.Offsetof(v2.Count)), unsafe.Pointer(&v2.Count), 4)
 		return ret
 	}
+	marshal.Put(p2, unsafe.Pointer(&v2), n2)
 	return abi.SUCCESS
 }
 
@@ -4842,11 +4842,11 @@ func callDeviceGetVgpuTypeSupportedPlacements(s *engine.Snapshot, a unsafe.Point
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	ret = marshal.PutList(unsafe.Pointer(&v2.Count), v2.PlacementIds, r2, 4, false)
-	marshal.Put(p2, unsafe.Pointer(&v2), n2)
-	if ret != abi.SUCCESS {
+	if ret = marshal.PutList(unsafe.Pointer(&v2.Count), v2.PlacementIds, r2, 4, false); ret != abi.SUCCESS {
+		marshal.Put(unsafe.Add(p2, unsafe.Offsetof(v2.Count)), unsafe.Pointer(&v2.Count), 4)
 		return ret
 	}
+	marshal.Put(p2, unsafe.Pointer(&v2), n2)
 	return abi.SUCCESS
 }
 
@@ -5931,11 +5931,11 @@ func callGpuInstanceGetActiveVgpus(s *engine.Snapshot, a unsafe.Pointer) abi.Ret
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	ret = marshal.PutList(unsafe.Pointer(&v1.VgpuCount), v1.VgpuInstances, r1, 4, false)
-	marshal.Put(p1, unsafe.Pointer(&v1), n1)
-	if ret != abi.SUCCESS {
+	if ret = marshal.PutList(unsafe.Pointer(&v1.VgpuCount), v1.VgpuInstances, r1, 4, false); ret != abi.SUCCESS {
+		marshal.Put(unsafe.Add(p1, unsafe.Offsetof(v1.VgpuCount)), unsafe.Pointer(&v1.VgpuCount), 4)
 		return ret
 	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
 	return abi.SUCCESS
 }
 
@@ -6088,11 +6088,11 @@ func callGpuInstanceGetCreatableVgpus(s *engine.Snapshot, a unsafe.Pointer) abi.
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	ret = marshal.PutList(unsafe.Pointer(&v1.VgpuCount), v1.VgpuTypeIds, r1, 4, false)
-	marshal.Put(p1, unsafe.Pointer(&v1), n1)
-	if ret != abi.SUCCESS {
+	if ret = marshal.PutList(unsafe.Pointer(&v1.VgpuCount), v1.VgpuTypeIds, r1, 4, false); ret != abi.SUCCESS {
+		marshal.Put(unsafe.Add(p1, unsafe.Offsetof(v1.VgpuCount)), unsafe.Pointer(&v1.VgpuCount), 4)
 		return ret
 	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
 	return abi.SUCCESS
 }
 
@@ -6253,11 +6253,11 @@ func callGpuInstanceGetVgpuTypeCreatablePlacements(s *engine.Snapshot, a unsafe.
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	ret = marshal.PutList(unsafe.Pointer(&v1.Count), v1.PlacementIds, r1, 4, false)
-	marshal.Put(p1, unsafe.Pointer(&v1), n1)
-	if ret != abi.SUCCESS {
+	if ret = marshal.PutList(unsafe.Pointer(&v1.Count), v1.PlacementIds, r1, 4, false); ret != abi.SUCCESS {
+		marshal.Put(unsafe.Add(p1, unsafe.Offsetof(v1.Count)), unsafe.Pointer(&v1.Count), 4)
 		return ret
 	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
 	return abi.SUCCESS
 }
 

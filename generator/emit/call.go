@@ -253,12 +253,13 @@ func (c *call) structure(a binding.Arg) {
 	c.unpack = append(c.unpack, jen.Var().Add(v).Add(a.Struct().Code()), marshal("Get").Call(address(v), p, size))
 	c.args = append(c.args, jen.Op("&").Add(v))
 	if a.Counts {
-		count := jen.Qual("unsafe", "Pointer").Call(jen.Op("&").Add(v).Dot(fieldName(a.Room)))
-		c.pack = append(c.pack, jen.Id("ret").Op("=").Add(marshal("PutList").Call(count, jen.Add(v).Dot(fieldName(a.Fills)),
-			c.result(a.At), jen.Lit(int(a.Stride)), jen.Lit(a.NullQuery))), marshal("Put").Call(p, address(v), size), failed())
-		return
-	}
-	if a.Fills != "" {
+		count := jen.Add(v).Dot(fieldName(a.Room))
+		address := jen.Qual("unsafe", "Pointer").Call(jen.Op("&").Add(count))
+		room := jen.Qual("unsafe", "Add").Call(p, jen.Qual("unsafe", "Offsetof").Call(count))
+		c.pack = append(c.pack, jen.If(jen.Id("ret").Op("=").Add(marshal("PutList").Call(address, jen.Add(v).Dot(fieldName(a.Fills)),
+			c.result(a.At), jen.Lit(int(a.Stride)), jen.Lit(a.NullQuery))), jen.Id("ret").Op("!=").Qual(abiPath, "SUCCESS")).Block(
+			marshal("Put").Call(room, address, jen.Lit(4)), jen.Return(jen.Id("ret"))))
+	} else if a.Fills != "" {
 		c.put("PutFilled", jen.Add(v).Dot(fieldName(a.Fills)), jen.Add(v).Dot(fieldName(a.Room)), c.result(a.At), jen.Lit(int(a.Stride)))
 	}
 	if a.Role != binding.Constant && !a.Type.Const {

@@ -242,11 +242,9 @@ type rule struct {
 	element, key, kind string
 }
 
-var rules, ruleOf = func() (list []rule, of map[string]rule) {
-	of = map[string]rule{}
+var rules = func() (list []rule) {
 	add := func(element, key, kind string) {
 		list = append(list, rule{element, key, kind})
-		of[element] = list[len(list)-1]
 	}
 	for line := range strings.Lines(ruleTable) {
 		if f := strings.Fields(line); len(f) == 3 {
@@ -265,7 +263,7 @@ var rules, ruleOf = func() (list []rule, of map[string]rule) {
 		add("ecc_errors/"+span+"/sram_uncorrectable_parity", "ecc.sram."+span+".uncorrectable_parity", "count")
 		add("ecc_errors/"+span+"/sram_uncorrectable_secded", "ecc.sram."+span+".uncorrectable_secded", "count")
 	}
-	return list, of
+	return list
 }()
 
 // isAbsent says whether a value says that there is none.

@@ -45,6 +45,8 @@ struct arg {
 	bool in_bytes;            // the number of a SLICE counts bytes
 	bool waits;               // the VALUE is a time to wait
 	bool unasked;             // the LIST must have room for all instances that there can be, whatever its number says
+	bool counts;              // the struct has a list and, at room, its number of elements, which becomes what it should be
+	size_t room;
 	const struct accept *accepts;
 	int versions;
 	const uint32_t *pointers; // offsets of pointers in a struct
@@ -265,6 +267,15 @@ static inline bool is_number(const struct function *f, int at)
 	return false;
 }
 
+// list_inside is the argument at a place, if it is a struct with a list and its number of elements.
+static inline const struct arg *list_inside(const struct function *f, int at)
+{
+	for (int i = 0; i < f->nargs; i++)
+		if (f->args[i].at == at && f->args[i].counts)
+			return &f->args[i];
+	return NULL;
+}
+
 // intact checks that what no answer may change is unchanged; after an error that includes the arguments. Only the
 // number of a list or buffer may change, since it becomes the size that is needed.
 static inline void intact(const struct call *c, int answer)
@@ -276,6 +287,9 @@ static inline void intact(const struct call *c, int answer)
 		if (!filled(p - CANARY, CANARY))
 			fail(__FILE__, __LINE__, "%s writes before argument %d", c->f->name, i);
 		size_t n = c->size[i] < sizeof c->before[i] ? c->size[i] : sizeof c->before[i];
+		const struct arg *a = list_inside(c->f, i);
+		if (a != NULL && answer == NVML_ERROR_INSUFFICIENT_SIZE && a->room + sizeof(unsigned) <= n)
+			memcpy((char *)c->before[i] + a->room, p + a->room, sizeof(unsigned));
 		if (answer != NVML_SUCCESS && memcmp(p, c->before[i], n) != 0 &&
 		    !(answer == NVML_ERROR_INSUFFICIENT_SIZE && is_number(c->f, i)))
 			fail(__FILE__, __LINE__, "%s writes to argument %d and answers %d", c->f->name, i, answer);
