@@ -25,7 +25,8 @@ mount -t tmpfs none "$work/store"
 image=$work/image
 mkdir -p "$image/usr" "$image/proc" "$image/sys" "$image/dev" "$image/etc" "$image/tmp" "$image/run"
 for folder in bin sbin lib lib64; do ln -s usr/$folder "$image/$folder"; done
-mount --bind /usr "$image/usr"
+mkdir "$work/store/upper" "$work/store/work" # crun makes the files that it mounts on, which /usr must not get
+mount -t overlay -o "lowerdir=/usr,upperdir=$work/store/upper,workdir=$work/store/work" none "$image/usr"
 "$nvmlfab" stage --root "$work/tree" --profile h100 --nvidia-smi "$smi" >&2
 "$nvmlfab" mig create --root "$work/tree" --gpu 0 --enable 3g.40gb,1g.10gb,1g.10gb
 "$nvmlfab" cdi --root "$work/tree" --kind nvmlfab.test/gpu -o /etc/cdi/nvmlfab-test.yaml

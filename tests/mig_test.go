@@ -299,6 +299,7 @@ var untabled = map[string]string{
 	"gb300":             "only the names of its profiles are known",
 	"jetson-thor":       "no output of its profiles was found",
 	"mixed":             "the tables of a machine are those of one board",
+	"v100-vgpu-guest":   "a guest cannot cut its GPU",
 	"vgpu-rtxa6000-24q": "a guest cannot cut its GPU",
 }
 
