@@ -131,8 +131,7 @@ int guards(bool mig)
 		n += every_value(f);
 		implemented++;
 		successes += answered[f - functions];
-		if (!answered[f - functions])
-			printf("%s\n", f->name);
+		printf("%s: %s\n", answered[f - functions] ? "answers" : "refuses", f->name);
 	}
 	printf("%ld calls of %ld functions, of which %ld succeeded\n", n, implemented, successes);
 	return 0;
