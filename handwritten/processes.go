@@ -96,32 +96,28 @@ func DeviceGetMPSComputeRunningProcesses_v2(*engine.Device) ([]abi.ProcessInfo_v
 // taken at the last full second. Times are in µs since 1970. It answers NOT_FOUND if no process uses any, or if the
 // sample is not newer than lastSeen, and NOT_SUPPORTED for a GPU in MIG mode.
 func DeviceGetProcessUtilization(d *engine.Device, lastSeen uint64) ([]abi.ProcessUtilizationSample_t, abi.Return) {
-	if d.MIG.ModeCurrent.Value {
-		return nil, abi.ERROR_NOT_SUPPORTED
-	}
+	loads, ret := processLoads(d, lastSeen)
 	var list []abi.ProcessUtilizationSample_t
-	now := uint64(d.Snapshot().Now().Unix()) * 1e6
-	for _, p := range d.Processes {
-		s := abi.ProcessUtilizationSample_t{
-			Pid:       p.PID,
-			TimeStamp: now,
-			SmUtil:    p.SMUtil.Value,
-			MemUtil:   p.MemUtil.Value,
-			EncUtil:   p.EncUtil.Value,
-			DecUtil:   p.DecUtil.Value,
-		}
-		if now > lastSeen && p.PID != 0 && s.SmUtil|s.MemUtil|s.EncUtil|s.DecUtil != 0 {
-			list = append(list, s)
+	for _, u := range loads {
+		if u.SmUtil|u.MemUtil|u.EncUtil|u.DecUtil != 0 { // the others use what this struct has no room for
+			list = append(list, abi.ProcessUtilizationSample_t{
+				Pid: u.Pid, TimeStamp: u.TimeStamp, SmUtil: u.SmUtil, MemUtil: u.MemUtil, EncUtil: u.EncUtil, DecUtil: u.DecUtil,
+			})
 		}
 	}
-	if list == nil {
-		return nil, abi.ERROR_NOT_FOUND
+	if ret == abi.SUCCESS && list == nil {
+		ret = abi.ERROR_NOT_FOUND
 	}
-	return list, abi.SUCCESS
+	return list, ret
 }
 
 // DeviceGetProcessesUtilizationInfo is DeviceGetProcessUtilization, with the use of JPEG and optical flow engines too.
 func DeviceGetProcessesUtilizationInfo(d *engine.Device, info *abi.ProcessesUtilizationInfo_v1_t) ([]abi.ProcessUtilizationInfo_v1_t, abi.Return) {
+	return processLoads(d, info.LastSeenTimeStamp)
+}
+
+// processLoads is what each process that uses the GPU uses of it, as DeviceGetProcessUtilization says.
+func processLoads(d *engine.Device, lastSeen uint64) ([]abi.ProcessUtilizationInfo_v1_t, abi.Return) {
 	if d.MIG.ModeCurrent.Value {
 		return nil, abi.ERROR_NOT_SUPPORTED
 	}
@@ -132,7 +128,7 @@ func DeviceGetProcessesUtilizationInfo(d *engine.Device, info *abi.ProcessesUtil
 			Pid: p.PID, TimeStamp: now, SmUtil: p.SMUtil.Value, MemUtil: p.MemUtil.Value, EncUtil: p.EncUtil.Value,
 			DecUtil: p.DecUtil.Value, JpgUtil: p.JPEGUtil.Value, OfaUtil: p.OFAUtil.Value,
 		}
-		if now > info.LastSeenTimeStamp && p.PID != 0 && u.SmUtil|u.MemUtil|u.EncUtil|u.DecUtil|u.JpgUtil|u.OfaUtil != 0 {
+		if now > lastSeen && p.PID != 0 && u.SmUtil|u.MemUtil|u.EncUtil|u.DecUtil|u.JpgUtil|u.OfaUtil != 0 {
 			list = append(list, u)
 		}
 	}

@@ -209,7 +209,7 @@ func (c *checker) vgpuByName(names *caller) {
 		places := versioned(2, nvml.VgpuPlacementList{Mode: p.mode})
 		ret := names.call(p.symbol, gpu, p.id, &places)
 		c.says(p.symbol, nvml.ERROR_INSUFFICIENT_SIZE)(ret)
-		assert.Equal(c, p.n, places.Count, p.symbol)
+		assert.Equal(c, []uint32{p.n, 0}, []uint32{places.Count, places.PlacementSize}, "%s: the number alone, as the header says", p.symbol)
 		none := versioned(2, nvml.VgpuPlacementList{Count: 9})
 		ret = names.call(p.symbol, gpu, 43, &none)
 		c.says(p.symbol, 0, 4)(none.Count, none.PlacementSize, ret)

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -61,7 +62,8 @@ func (p *process) Booted() time.Time {
 	return time.Now().Add(-time.Duration(up.Nano()))
 }
 
-func (p *process) CPUs() []uint32 {
+// processors are read once, since affinities ask for them with every call.
+var processors = sync.OnceValue(func() []uint32 {
 	text, err := os.ReadFile("/sys/devices/system/cpu/online")
 	var set profiles.CPUSet
 	if err != nil || set.UnmarshalText(bytes.TrimSpace(text)) != nil {
@@ -70,7 +72,9 @@ func (p *process) CPUs() []uint32 {
 		}
 	}
 	return set
-}
+})
+
+func (p *process) CPUs() []uint32 { return processors() }
 
 func (p *process) SetCPUs(cpus []uint32) error {
 	if cpus == nil {

@@ -309,7 +309,7 @@ static void open_core(void *arg)
     opening->core = dlopen(opening->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-static ElfW(Addr) base; /* the address that the newest core was loaded at */
+static ElfW(Addr) base; /* the address of a core that still has all pages of its load; 0 if there is none */
 
 static int drop_constants(struct dl_phdr_info *library, size_t size, void *unused)
 {
@@ -327,13 +327,14 @@ static int drop_constants(struct dl_phdr_info *library, size_t size, void *unuse
     return 1;
 }
 
-/* Gives back the core's pages that nobody can write: relocations, which only the dynamic linker needs, and tables, most of
- * which only the start of Go's runtime needs. That is more than a megabyte. The pages are the file's, so that the kernel maps
- * one again when somebody reads it. */
+/* Gives back, once for each core, its pages that nobody can write: relocations, which only the dynamic linker needs, and
+ * tables, most of which only the start of Go's runtime needs. That is more than a megabyte. The pages are the file's, so that
+ * the kernel maps one again when somebody reads it. */
 void nvmlfab_drop_constants(void)
 {
     if (base != 0)
         dl_iterate_phdr(drop_constants, NULL);
+    base = 0; /* a later nvmlInit of this core needs the tables that are mapped by then */
 }
 
 /* Loads path and compares hashes. The dynamic linker needs some 20 KB of stack, which the calling thread may not
