@@ -32,5 +32,5 @@ func nvmlDeviceGetTemperature(device unsafe.Pointer, sensor C.uint, temp *C.uint
 	return 0
 }
 
-//export nvmlDeviceGetVgpuMetadata
-func nvmlDeviceGetVgpuMetadata(device, metadata unsafe.Pointer, size *C.uint) C.int { return 3 }
+//export nvmlDeviceGetBridgeChipInfo
+func nvmlDeviceGetBridgeChipInfo(device, hierarchy unsafe.Pointer) C.int { return 3 }

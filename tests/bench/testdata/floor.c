@@ -20,10 +20,9 @@ nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensor
     return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceGetVgpuMetadata(nvmlDevice_t device, nvmlVgpuPgpuMetadata_t *metadata, unsigned int *size)
+nvmlReturn_t nvmlDeviceGetBridgeChipInfo(nvmlDevice_t device, nvmlBridgeChipHierarchy_t *hierarchy)
 {
     (void)device;
-    (void)metadata;
-    (void)size;
+    (void)hierarchy;
     return NVML_ERROR_NOT_SUPPORTED;
 }
