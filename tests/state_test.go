@@ -191,7 +191,7 @@ func TestStateLimits(t *testing.T) {
 	})
 }
 
-// TestStateConverges: a hundred running programs read a change at their next call.
+// TestStateConverges: a hundred running programs read a change at their very next call after it.
 func TestStateConverges(t *testing.T) {
 	const programs = 100
 	command := launcher(t)
@@ -199,22 +199,23 @@ func TestStateConverges(t *testing.T) {
 	dir := prepared(t, program)
 	var list []*watching
 	for range programs {
-		cmd := exec.CommandContext(t.Context(), program, "until", "0", "85")
-		cmd.Env = append(with(library, "NVMLFAB_STATE_DIR="+dir), environ()...)
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		w := &watching{t: t, out: bufio.NewReader(out), wait: cmd.Wait, err: &strings.Builder{}}
-		require.Contains(t, w.line(), "ready")
+		w := watch(t, program, dir)
+		require.Contains(t, w.line(), "600000 mW")
 		list = append(list, w)
 	}
-	began := time.Now()
 	run(t, []string{"NVMLFAB_STATE_DIR=" + dir}, command, "set", "--gpu", "0", "thermal.temperature_gpu_c=85").succeeds(t)
+	began := time.Now()
 	for _, w := range list {
-		assert.Contains(t, w.line(), "after")
-		assert.NoError(t, w.wait())
+		_, err := w.in.WriteString("\n")
+		require.NoError(t, err)
 	}
-	t.Logf("%d programs had read the change %d ms after the command was started", programs, time.Since(began).Milliseconds())
+	for _, w := range list {
+		assert.Equal(t, "600000 mW 85 C", w.line())
+	}
+	t.Logf("%d programs had read the change %d ms after the command had ended", programs, time.Since(began).Milliseconds())
+	for _, w := range list {
+		assert.Empty(t, w.end())
+	}
 }
 
 // TestStateQuiet: while nothing changes, a program that calls without pause looks at the files at most once in a tick.

@@ -1,6 +1,5 @@
 /* Watches or changes a node for the tests of its state.
  *   node read GPU                 the power limit and the temperature, once
- *   node until GPU TEMPERATURE    calls until the GPU reads that temperature, and says after how many calls
  *   node calls GPU SECONDS        calls for so long, and says how often
  *   node set GPU MILLIWATTS       sets the power limit, and says what NVML answers
  *   node words GPU                reads a line from its input, reads the GPU, and so on until the input ends */
@@ -57,13 +56,6 @@ int main(int argc, char **argv)
     unsigned long calls = 0;
     if (strcmp(argv[1], "read") == 0) {
         show();
-    } else if (strcmp(argv[1], "until") == 0) {
-        unsigned want = (unsigned)atoi(argv[3]);
-        printf("ready %u\n", temperature());
-        fflush(stdout);
-        for (; temperature() != want; calls++)
-            nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-        printf("after %lu calls\n", calls);
     } else if (strcmp(argv[1], "calls") == 0) {
         for (double end = now() + atof(argv[3]); now() < end; calls++)
             temperature();
