@@ -44,7 +44,7 @@ var imports = map[string][]string{
 	"cmd/nvmlfab":        {"machine", "profiles", "engine/change", "engine/state", "generated/abi"},
 	"cmd/nvidia-imex":    {},
 	"cmd/vgpuctl":        {"kernel/rm", "kernel/vgpuctl"},
-	"cmd/mock-ib":        {"profiles", "machine"},
+	"cmd/mock-ib":        {"profiles", "machine", "engine/change", "engine/state"},
 	"generator":          {"nvml-headers"},
 	"nvml-headers":       {"generator/model"},
 	"kernel":             {},

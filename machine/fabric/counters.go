@@ -1,0 +1,3 @@
+package fabric
+
+type counters struct{}
