@@ -13,6 +13,7 @@ var shipped = map[string]func() *Board{
 	"a10g":                boardA10g,
 	"a30":                 boardA30,
 	"b200":                boardB200,
+	"dgx-h100":            boardDgxH100,
 	"gb10":                boardGb10,
 	"gb200":               boardGb200,
 	"gb300":               boardGb300,
@@ -821,6 +822,47 @@ func boardA100Sxm4_40gb() *Board {
 				PlacementStarts: []uint32{0},
 			}},
 		},
+		InfiniBand: InfiniBand{
+			Enabled: Opt[bool]{true, true},
+			HCAProperties: HCAProperties{
+				HCAType:   Opt[HCAType]{"MT4123", true},
+				FWVersion: Opt[string]{"20.36.1010", true},
+				RateGbps:  Opt[uint32]{200, true},
+			},
+			HCAs: []HCA{{
+				BusID: Opt[BusID]{BusID{
+					Domain: 257,
+				}, true},
+			}, {
+				BusID: Opt[BusID]{BusID{
+					Domain: 258,
+				}, true},
+			}, {
+				BusID: Opt[BusID]{BusID{
+					Domain: 259,
+				}, true},
+			}, {
+				BusID: Opt[BusID]{BusID{
+					Domain: 260,
+				}, true},
+			}, {
+				BusID: Opt[BusID]{BusID{
+					Domain: 261,
+				}, true},
+			}, {
+				BusID: Opt[BusID]{BusID{
+					Domain: 262,
+				}, true},
+			}, {
+				BusID: Opt[BusID]{BusID{
+					Domain: 263,
+				}, true},
+			}, {
+				BusID: Opt[BusID]{BusID{
+					Domain: 264,
+				}, true},
+			}},
+		},
 	}
 	b.Devices = slices.Repeat([]Device{first}, 8)
 	var d *Device
@@ -1209,6 +1251,31 @@ func boardA100Sxm4_80gb() *Board {
 				P2P:             Opt[bool]{false, true},
 				PlacementSize:   Opt[uint32]{8, true},
 				PlacementStarts: []uint32{0},
+			}},
+		},
+		InfiniBand: InfiniBand{
+			Enabled: Opt[bool]{true, true},
+			HCAProperties: HCAProperties{
+				HCAType:   Opt[HCAType]{"MT4123", true},
+				FWVersion: Opt[string]{"20.36.1010", true},
+				RateGbps:  Opt[uint32]{200, true},
+			},
+			HCAs: []HCA{{
+				BusID: Opt[BusID]{BusID{
+					Domain: 257,
+				}, true},
+			}, {
+				BusID: Opt[BusID]{BusID{
+					Domain: 258,
+				}, true},
+			}, {
+				BusID: Opt[BusID]{BusID{
+					Domain: 259,
+				}, true},
+			}, {
+				BusID: Opt[BusID]{BusID{
+					Domain: 260,
+				}, true},
 			}},
 		},
 	}
@@ -1978,6 +2045,16 @@ func boardB200() *Board {
 				PlacementStarts: []uint32{0, 2, 4},
 			}},
 		},
+		InfiniBand: InfiniBand{
+			Enabled: Opt[bool]{true, true},
+			HCAProperties: HCAProperties{
+				HCAType:   Opt[HCAType]{"MT4129", true},
+				FWVersion: Opt[string]{"28.41.1000", true},
+				BoardID:   Opt[string]{"MT_0000000838", true},
+				RateGbps:  Opt[uint32]{400, true},
+			},
+			HCAsPerGPU: Opt[uint32]{1, true},
+		},
 	}
 	b.Devices = slices.Repeat([]Device{first}, 8)
 	var d *Device
@@ -2127,6 +2204,755 @@ func boardB200() *Board {
 	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{948115299, true}
 	d.Platform.ModuleID = Opt[uint8]{1, true}
 	d.Platform.GPUFabricGUID = Opt[uint64]{11776486760803083419, true}
+	return b
+}
+
+func boardDgxH100() *Board {
+	first := Device{
+		UUID:        "GPU-ee3c8cc1-deb5-4ea0-ab8e-3164e7bd3d2c",
+		MinorNumber: Opt[uint32]{0, true},
+		PDI:         Opt[uint64]{5323407517876490911, true},
+		Properties: Properties{
+			Name:            Opt[string]{"NVIDIA H100 80GB HBM3", true},
+			Brand:           Opt[string]{"nvidia", true},
+			Serial:          Opt[string]{"1652723075675", true},
+			BoardPartNumber: Opt[string]{"692-2G520-0200-000", true},
+			GPUPartNumber:   Opt[string]{"2330-885-A1", true},
+			MultiGPUBoard:   Opt[bool]{false, true},
+			VBIOSVersion:    Opt[string]{"96.00.99.00.01", true},
+			Architecture:    Opt[string]{"hopper", true},
+			ComputeCapability: ComputeCapability{
+				Major: Opt[uint32]{9, true},
+				Minor: Opt[uint32]{0, true},
+			},
+			NumGPUCores:         Opt[uint32]{16896, true},
+			MultiprocessorCount: Opt[uint32]{132, true},
+			InfoROM: InfoROM{
+				ImageVersion:        Opt[string]{"G520.0200.00.05", true},
+				OEMObject:           Opt[string]{"2.1", true},
+				ECCObject:           Opt[string]{"7.16", true},
+				BBXFlushTimestampUS: Opt[uint64]{1787237943740000, true},
+				BBXFlushDurationUS:  Opt[uint64]{93088, true},
+			},
+			AddressingMode: Opt[string]{"hmm", true},
+			RecoveryAction: Opt[string]{"none", true},
+			Memory: Memory{
+				TotalBytes:     Opt[uint64]{85520809984, true},
+				ReservedBytes:  Opt[uint64]{502792192, true},
+				UsedBytes:      Opt[uint64]{0, true},
+				MemoryBusWidth: Opt[uint32]{5120, true},
+			},
+			BAR1Memory: MemoryUse{
+				TotalBytes: Opt[uint64]{137438953472, true},
+				UsedBytes:  Opt[uint64]{1048576, true},
+			},
+			CCProtectedMemory: MemoryUse{
+				TotalBytes: Opt[uint64]{0, true},
+				FreeBytes:  Opt[uint64]{0, true},
+				UsedBytes:  Opt[uint64]{0, true},
+			},
+			PCI: PCI{
+				DeviceID:    Opt[uint32]{590352606, true},
+				SubsystemID: Opt[uint32]{381751518, true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 27,
+				}, true},
+				BaseClass: Opt[uint32]{3, true},
+				SubClass:  Opt[uint32]{2, true},
+			},
+			PCIe: PCIe{
+				MaxLinkGen:            Opt[uint32]{5, true},
+				CurrentLinkGen:        Opt[uint32]{5, true},
+				MaxDeviceLinkGen:      Opt[uint32]{5, true},
+				MaxLinkWidth:          Opt[uint32]{16, true},
+				CurrentLinkWidth:      Opt[uint32]{16, true},
+				ReplayCounter:         Opt[uint64]{150, true},
+				ReplayRolloverCounter: Opt[uint64]{0, true},
+				TxThroughputKBPS:      Opt[uint64]{502, true},
+				RxThroughputKBPS:      Opt[uint64]{578, true},
+			},
+			Power: Power{
+				ManagementSupported: Opt[bool]{true, true},
+				DefaultLimitMW:      Opt[uint32]{700000, true},
+				RequestedLimitMW:    Opt[uint32]{700000, true},
+				EnforcedLimitMW:     Opt[uint32]{700000, true},
+				MinLimitMW:          Opt[uint32]{200000, true},
+				MaxLimitMW:          Opt[uint32]{700000, true},
+				CurrentDrawMW:       Opt[uint32]{68920, true},
+				AverageDrawMW:       Opt[uint32]{68570, true},
+				PowerState:          Opt[PState]{0, true},
+			},
+			MemoryPower: PowerDraw{
+				AverageDrawMW: Opt[uint32]{32980, true},
+			},
+			Thermal: Thermal{
+				TemperatureGPUC:           Opt[int32]{29, true},
+				TemperatureMemoryC:        Opt[int32]{37, true},
+				TLimitC:                   Opt[int32]{58, true},
+				TLimitShutdownC:           Opt[int32]{-8, true},
+				TLimitSlowdownC:           Opt[int32]{-2, true},
+				TLimitMaxOperatingC:       Opt[int32]{0, true},
+				TLimitMemoryMaxOperatingC: Opt[int32]{0, true},
+			},
+			Clocks: Clocks{
+				GraphicsCurrent:          Opt[uint32]{345, true},
+				GraphicsMax:              Opt[uint32]{1980, true},
+				GraphicsApp:              Opt[uint32]{1980, true},
+				GraphicsAppDefault:       Opt[uint32]{1980, true},
+				GraphicsCustomerBoostMax: Opt[uint32]{1980, true},
+				SMCurrent:                Opt[uint32]{345, true},
+				SMMax:                    Opt[uint32]{1980, true},
+				MemoryCurrent:            Opt[uint32]{2619, true},
+				MemoryMax:                Opt[uint32]{2619, true},
+				MemoryApp:                Opt[uint32]{2619, true},
+				MemoryAppDefault:         Opt[uint32]{2619, true},
+				VideoCurrent:             Opt[uint32]{765, true},
+				VideoMax:                 Opt[uint32]{1545, true},
+			},
+			ClocksThrottleReasons: ClocksThrottleReasons{
+				GPUIdle:                   Opt[bool]{true, true},
+				ApplicationsClocksSetting: Opt[bool]{false, true},
+				SWPowerCap:                Opt[bool]{false, true},
+				HWSlowdown:                Opt[bool]{false, true},
+				HWThermalSlowdown:         Opt[bool]{false, true},
+				HWPowerBrakeSlowdown:      Opt[bool]{false, true},
+				SyncBoost:                 Opt[bool]{false, true},
+				SWThermalSlowdown:         Opt[bool]{false, true},
+				DisplayClocksSetting:      Opt[bool]{false, true},
+				Counters: ThrottleCounters{
+					SWPowerCapUS:           Opt[uint64]{7015662857, true},
+					SyncBoostUS:            Opt[uint64]{0, true},
+					SWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWThermalSlowdownUS:    Opt[uint64]{0, true},
+					HWPowerBrakeSlowdownUS: Opt[uint64]{0, true},
+				},
+			},
+			SupportedClocks: SupportedClocks{
+				MemoryClocks: []MemoryClock{{
+					FreqMHz:        2619,
+					GraphicsClocks: ClockSteps{1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345},
+				}, {
+					FreqMHz:        1593,
+					GraphicsClocks: ClockSteps{1980, 1965, 1950, 1935, 1920, 1905, 1890, 1875, 1860, 1845, 1830, 1815, 1800, 1785, 1770, 1755, 1740, 1725, 1710, 1695, 1680, 1665, 1650, 1635, 1620, 1605, 1590, 1575, 1560, 1545, 1530, 1515, 1500, 1485, 1470, 1455, 1440, 1425, 1410, 1395, 1380, 1365, 1350, 1335, 1320, 1305, 1290, 1275, 1260, 1245, 1230, 1215, 1200, 1185, 1170, 1155, 1140, 1125, 1110, 1095, 1080, 1065, 1050, 1035, 1020, 1005, 990, 975, 960, 945, 930, 915, 900, 885, 870, 855, 840, 825, 810, 795, 780, 765, 750, 735, 720, 705, 690, 675, 660, 645, 630, 615, 600, 585, 570, 555, 540, 525, 510, 495, 480, 465, 450, 435, 420, 405, 390, 375, 360, 345},
+				}},
+			},
+			PerformanceState: Opt[PState]{0, true},
+			Utilization: Utilization{
+				GPU:     Opt[uint32]{0, true},
+				Memory:  Opt[uint32]{0, true},
+				Encoder: Opt[uint32]{0, true},
+				Decoder: Opt[uint32]{0, true},
+				JPEG:    Opt[uint32]{0, true},
+				OFA:     Opt[uint32]{0, true},
+			},
+			EncoderStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			FBCStats: SessionStats{
+				SessionCount:     Opt[uint32]{0, true},
+				AverageFPS:       Opt[uint32]{0, true},
+				AverageLatencyUS: Opt[uint32]{0, true},
+			},
+			Accounting: Accounting{
+				Mode:       Opt[Enabled]{false, true},
+				BufferSize: Opt[uint32]{4000, true},
+			},
+			ECC: ECC{
+				ModeCurrent: Opt[Enabled]{true, true},
+				ModePending: Opt[Enabled]{true, true},
+				Errors: ECCErrors{
+					Volatile: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+					},
+					Aggregate: ECCErrorCounts{
+						SingleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+						DoubleBit: ECCMemoryErrors{
+							DeviceMemory: Opt[uint64]{0, true},
+							Total:        Opt[uint64]{0, true},
+						},
+					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					UncorrectableSources: SRAMSources{
+						L2:              Opt[uint64]{0, true},
+						SM:              Opt[uint64]{0, true},
+						Microcontroller: Opt[uint64]{0, true},
+						PCIe:            Opt[uint64]{0, true},
+						Other:           Opt[uint64]{0, true},
+					},
+					ThresholdExceeded: Opt[bool]{false, true},
+				},
+				ChannelRepairPending: Opt[bool]{false, true},
+				TPCRepairPending:     Opt[bool]{false, true},
+			},
+			RemappedRows: RemappedRows{
+				Correctable:     Opt[uint32]{0, true},
+				Uncorrectable:   Opt[uint32]{0, true},
+				Pending:         Opt[bool]{false, true},
+				FailureOccurred: Opt[bool]{false, true},
+				AvailabilityHistogram: RowRemapHistogram{
+					Max:     Opt[uint32]{2560, true},
+					High:    Opt[uint32]{0, true},
+					Partial: Opt[uint32]{0, true},
+					Low:     Opt[uint32]{0, true},
+					None:    Opt[uint32]{0, true},
+				},
+			},
+			Display: Display{
+				Active:   Opt[Enabled]{false, true},
+				Attached: Opt[bool]{true, true},
+			},
+			PersistenceMode: Opt[Enabled]{true, true},
+			ComputeMode:     Opt[string]{"default", true},
+			MIG: DeviceMIG{
+				ModeCurrent:     Opt[Enabled]{false, true},
+				ModePending:     Opt[Enabled]{false, true},
+				MaxGPUInstances: Opt[uint32]{7, true},
+			},
+			Virtualization: Virtualization{
+				Mode: Opt[string]{"passthrough", true},
+			},
+			GSPFirmware: GSPFirmware{
+				Mode:    Opt[Enabled]{true, true},
+				Version: Opt[string]{"580.105.08", true},
+			},
+			C2CMode:             Opt[Enabled]{false, true},
+			SparseOperationMode: Opt[Enabled]{false, true},
+			EGM:                 Opt[Enabled]{false, true},
+			Fabric: Fabric{
+				ClusterUUID:   Opt[ClusterUUID]{ClusterUUID{}, true},
+				CliqueID:      Opt[uint32]{0, true},
+				State:         Opt[string]{"completed", true},
+				HealthSummary: Opt[string]{"not_supported", true},
+				HealthMask:    Opt[uint32]{0, true},
+			},
+			Platform: Platform{
+				ModuleID: Opt[uint8]{7, true},
+			},
+		},
+	}
+	b := &Board{
+		Name: "dgx-h100",
+		System: System{
+			DriverVersion:    Opt[string]{"580.105.08", true},
+			NVMLVersion:      Opt[string]{"13.580.105.08", true},
+			CUDAVersion:      Opt[string]{"13.0", true},
+			CUDAVersionMajor: Opt[uint32]{13, true},
+			CUDAVersionMinor: Opt[uint32]{0, true},
+		},
+		NVLink: NVLink{
+			Version:              Opt[uint32]{4, true},
+			LinksPerGPU:          Opt[uint32]{18, true},
+			BandwidthPerLinkMbps: Opt[uint32]{26562, true},
+			C2CEnabled:           Opt[bool]{false, true},
+			Switches: []NVSwitch{{
+				BDF: Opt[BusID]{BusID{
+					Bus: 1,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-0", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Bus: 2,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-1", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Bus: 3,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-2", true},
+			}, {
+				BDF: Opt[BusID]{BusID{
+					Bus: 4,
+				}, true},
+				UUID: Opt[string]{"NVSwitch-nvmlfab-3", true},
+			}},
+			Defaults: LinkDefaults{
+				State: Opt[string]{"active", true},
+			},
+		},
+		Topology: Topology{
+			RootComplexes: []RootComplex{{
+				ID:       Opt[string]{"pci0000:15", true},
+				NUMANode: Opt[int32]{0, true},
+				Devices: []BusID{{
+					Bus: 24,
+				}, {
+					Bus: 27,
+				}},
+				CPUAffinity: CPUSet{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 154, 155, 156, 157, 158, 159, 160, 161, 162, 163, 164, 165, 166, 167},
+			}, {
+				ID:       Opt[string]{"pci0000:26", true},
+				NUMANode: Opt[int32]{0, true},
+				Devices: []BusID{{
+					Bus: 41,
+				}, {
+					Bus:      41,
+					Function: 1,
+				}},
+				CPUAffinity: CPUSet{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 154, 155, 156, 157, 158, 159, 160, 161, 162, 163, 164, 165, 166, 167},
+			}, {
+				ID:       Opt[string]{"pci0000:3d", true},
+				NUMANode: Opt[int32]{0, true},
+				Devices: []BusID{{
+					Bus: 64,
+				}, {
+					Bus: 67,
+				}},
+				CPUAffinity: CPUSet{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 154, 155, 156, 157, 158, 159, 160, 161, 162, 163, 164, 165, 166, 167},
+			}, {
+				ID:       Opt[string]{"pci0000:4c", true},
+				NUMANode: Opt[int32]{0, true},
+				Devices: []BusID{{
+					Bus: 79,
+				}, {
+					Bus: 82,
+				}},
+				CPUAffinity: CPUSet{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 154, 155, 156, 157, 158, 159, 160, 161, 162, 163, 164, 165, 166, 167},
+			}, {
+				ID:       Opt[string]{"pci0000:5b", true},
+				NUMANode: Opt[int32]{0, true},
+				Devices: []BusID{{
+					Bus: 94,
+				}, {
+					Bus: 97,
+				}},
+				CPUAffinity: CPUSet{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141, 142, 143, 144, 145, 146, 147, 148, 149, 150, 151, 152, 153, 154, 155, 156, 157, 158, 159, 160, 161, 162, 163, 164, 165, 166, 167},
+			}, {
+				ID:       Opt[string]{"pci0000:97", true},
+				NUMANode: Opt[int32]{1, true},
+				Devices: []BusID{{
+					Bus: 154,
+				}, {
+					Bus: 157,
+				}},
+				CPUAffinity: CPUSet{56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 168, 169, 170, 171, 172, 173, 174, 175, 176, 177, 178, 179, 180, 181, 182, 183, 184, 185, 186, 187, 188, 189, 190, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200, 201, 202, 203, 204, 205, 206, 207, 208, 209, 210, 211, 212, 213, 214, 215, 216, 217, 218, 219, 220, 221, 222, 223},
+			}, {
+				ID:       Opt[string]{"pci0000:a7", true},
+				NUMANode: Opt[int32]{1, true},
+				Devices: []BusID{{
+					Bus: 170,
+				}, {
+					Bus:      170,
+					Function: 1,
+				}},
+				CPUAffinity: CPUSet{56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 168, 169, 170, 171, 172, 173, 174, 175, 176, 177, 178, 179, 180, 181, 182, 183, 184, 185, 186, 187, 188, 189, 190, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200, 201, 202, 203, 204, 205, 206, 207, 208, 209, 210, 211, 212, 213, 214, 215, 216, 217, 218, 219, 220, 221, 222, 223},
+			}, {
+				ID:       Opt[string]{"pci0000:bd", true},
+				NUMANode: Opt[int32]{1, true},
+				Devices: []BusID{{
+					Bus: 192,
+				}, {
+					Bus: 195,
+				}},
+				CPUAffinity: CPUSet{56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 168, 169, 170, 171, 172, 173, 174, 175, 176, 177, 178, 179, 180, 181, 182, 183, 184, 185, 186, 187, 188, 189, 190, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200, 201, 202, 203, 204, 205, 206, 207, 208, 209, 210, 211, 212, 213, 214, 215, 216, 217, 218, 219, 220, 221, 222, 223},
+			}, {
+				ID:       Opt[string]{"pci0000:cb", true},
+				NUMANode: Opt[int32]{1, true},
+				Devices: []BusID{{
+					Bus: 206,
+				}, {
+					Bus: 209,
+				}},
+				CPUAffinity: CPUSet{56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 168, 169, 170, 171, 172, 173, 174, 175, 176, 177, 178, 179, 180, 181, 182, 183, 184, 185, 186, 187, 188, 189, 190, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200, 201, 202, 203, 204, 205, 206, 207, 208, 209, 210, 211, 212, 213, 214, 215, 216, 217, 218, 219, 220, 221, 222, 223},
+			}, {
+				ID:       Opt[string]{"pci0000:d9", true},
+				NUMANode: Opt[int32]{1, true},
+				Devices: []BusID{{
+					Bus: 220,
+				}, {
+					Bus: 223,
+				}},
+				CPUAffinity: CPUSet{56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 168, 169, 170, 171, 172, 173, 174, 175, 176, 177, 178, 179, 180, 181, 182, 183, 184, 185, 186, 187, 188, 189, 190, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200, 201, 202, 203, 204, 205, 206, 207, 208, 209, 210, 211, 212, 213, 214, 215, 216, 217, 218, 219, 220, 221, 222, 223},
+			}},
+		},
+		MIG: MIGTables{
+			GPUInstanceProfiles: []GPUInstanceProfile{{
+				Name:            "1g.10gb",
+				ID:              19,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{7, true},
+				MemoryMiB:       Opt[uint64]{9984, true},
+				Multiprocessors: Opt[uint32]{16, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.10gb+me",
+				ID:              20,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{9984, true},
+				Multiprocessors: Opt[uint32]{16, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{1, true},
+				PlacementStarts: []uint32{0, 1, 2, 3, 4, 5, 6},
+			}, {
+				Name:            "1g.20gb",
+				ID:              15,
+				Slices:          Opt[uint32]{1, true},
+				Instances:       Opt[uint32]{4, true},
+				MemoryMiB:       Opt[uint64]{20096, true},
+				Multiprocessors: Opt[uint32]{26, true},
+				CopyEngines:     Opt[uint32]{1, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{1, true},
+				JPEGs:           Opt[uint32]{1, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4, 6},
+			}, {
+				Name:            "2g.20gb",
+				ID:              14,
+				Slices:          Opt[uint32]{2, true},
+				Instances:       Opt[uint32]{3, true},
+				MemoryMiB:       Opt[uint64]{20096, true},
+				Multiprocessors: Opt[uint32]{32, true},
+				CopyEngines:     Opt[uint32]{2, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{2, true},
+				JPEGs:           Opt[uint32]{2, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{2, true},
+				PlacementStarts: []uint32{0, 2, 4},
+			}, {
+				Name:            "3g.40gb",
+				ID:              9,
+				Slices:          Opt[uint32]{3, true},
+				Instances:       Opt[uint32]{2, true},
+				MemoryMiB:       Opt[uint64]{40448, true},
+				Multiprocessors: Opt[uint32]{60, true},
+				CopyEngines:     Opt[uint32]{3, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{3, true},
+				JPEGs:           Opt[uint32]{3, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0, 4},
+			}, {
+				Name:            "4g.40gb",
+				ID:              5,
+				Slices:          Opt[uint32]{4, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{40448, true},
+				Multiprocessors: Opt[uint32]{64, true},
+				CopyEngines:     Opt[uint32]{4, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{4, true},
+				JPEGs:           Opt[uint32]{4, true},
+				OFAs:            Opt[uint32]{0, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{4, true},
+				PlacementStarts: []uint32{0},
+			}, {
+				Name:            "7g.80gb",
+				Slices:          Opt[uint32]{7, true},
+				Instances:       Opt[uint32]{1, true},
+				MemoryMiB:       Opt[uint64]{81152, true},
+				Multiprocessors: Opt[uint32]{132, true},
+				CopyEngines:     Opt[uint32]{8, true},
+				Encoders:        Opt[uint32]{0, true},
+				Decoders:        Opt[uint32]{7, true},
+				JPEGs:           Opt[uint32]{7, true},
+				OFAs:            Opt[uint32]{1, true},
+				P2P:             Opt[bool]{false, true},
+				PlacementSize:   Opt[uint32]{8, true},
+				PlacementStarts: []uint32{0},
+			}},
+		},
+		InfiniBand: InfiniBand{
+			Enabled: Opt[bool]{true, true},
+			HCAProperties: HCAProperties{
+				HCAType:   Opt[HCAType]{"MT4129", true},
+				FWVersion: Opt[string]{"28.39.1002", true},
+				BoardID:   Opt[string]{"MT_0000000838", true},
+				RateGbps:  Opt[uint32]{400, true},
+			},
+			HCAsPerGPU: Opt[uint32]{1, true},
+			HCAs: []HCA{{
+				Name: Opt[string]{"mlx5_0", true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 24,
+				}, true},
+				NetDevice: Opt[string]{"ibp24s0", true},
+				GPU:       Opt[uint32]{0, true},
+			}, {
+				Name: Opt[string]{"mlx5_1", true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 41,
+				}, true},
+				NetDevice: Opt[string]{"ibp41s0f0", true},
+			}, {
+				Name: Opt[string]{"mlx5_2", true},
+				BusID: Opt[BusID]{BusID{
+					Bus:      41,
+					Function: 1,
+				}, true},
+				NetDevice: Opt[string]{"enp41s0f1np1", true},
+				HCAProperties: HCAProperties{
+					LinkLayer: Opt[string]{"Ethernet", true},
+					RateGbps:  Opt[uint32]{200, true},
+				},
+			}, {
+				Name: Opt[string]{"mlx5_3", true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 64,
+				}, true},
+				NetDevice: Opt[string]{"ibp64s0", true},
+				GPU:       Opt[uint32]{1, true},
+			}, {
+				Name: Opt[string]{"mlx5_4", true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 79,
+				}, true},
+				NetDevice: Opt[string]{"ibp79s0", true},
+				GPU:       Opt[uint32]{2, true},
+			}, {
+				Name: Opt[string]{"mlx5_5", true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 94,
+				}, true},
+				NetDevice: Opt[string]{"ibp94s0", true},
+				GPU:       Opt[uint32]{3, true},
+			}, {
+				Name: Opt[string]{"mlx5_6", true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 154,
+				}, true},
+				NetDevice: Opt[string]{"ibp154s0", true},
+				GPU:       Opt[uint32]{4, true},
+			}, {
+				Name: Opt[string]{"mlx5_7", true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 170,
+				}, true},
+				NetDevice: Opt[string]{"ibp170s0f0", true},
+			}, {
+				Name: Opt[string]{"mlx5_8", true},
+				BusID: Opt[BusID]{BusID{
+					Bus:      170,
+					Function: 1,
+				}, true},
+				NetDevice: Opt[string]{"enp170s0f1np1", true},
+				HCAProperties: HCAProperties{
+					LinkLayer: Opt[string]{"Ethernet", true},
+					RateGbps:  Opt[uint32]{200, true},
+				},
+			}, {
+				Name: Opt[string]{"mlx5_9", true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 192,
+				}, true},
+				NetDevice: Opt[string]{"ibp192s0", true},
+				GPU:       Opt[uint32]{5, true},
+			}, {
+				Name: Opt[string]{"mlx5_10", true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 206,
+				}, true},
+				NetDevice: Opt[string]{"ibp206s0", true},
+				GPU:       Opt[uint32]{6, true},
+			}, {
+				Name: Opt[string]{"mlx5_11", true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 220,
+				}, true},
+				NetDevice: Opt[string]{"ibp220s0", true},
+				GPU:       Opt[uint32]{7, true},
+			}},
+		},
+	}
+	b.Devices = slices.Repeat([]Device{first}, 8)
+	var d *Device
+
+	d = &b.Devices[1]
+	d.Index = 1
+	d.UUID = "GPU-edd14232-b269-40ea-98a0-7bf4b992c81b"
+	d.MinorNumber = Opt[uint32]{1, true}
+	d.PDI = Opt[uint64]{9088827355729378197, true}
+	d.Serial = Opt[string]{"1652723088567", true}
+	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787237936412000, true}
+	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{130280, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 67,
+	}, true}
+	d.PCIe.ReplayCounter = Opt[uint64]{144, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{506, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{484, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{67160, true}
+	d.Power.AverageDrawMW = Opt[uint32]{67010, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{39710, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{30, true}
+	d.Thermal.TemperatureMemoryC = Opt[int32]{39, true}
+	d.Thermal.TLimitC = Opt[int32]{56, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{7015392538, true}
+	d.Platform.ModuleID = Opt[uint8]{5, true}
+
+	d = &b.Devices[2]
+	d.Index = 2
+	d.UUID = "GPU-30d0ab0e-bbea-4ae1-af2b-58940dda9638"
+	d.MinorNumber = Opt[uint32]{2, true}
+	d.PDI = Opt[uint64]{7526600959799008828, true}
+	d.Serial = Opt[string]{"1652723013153", true}
+	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787237930544000, true}
+	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{102741, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 82,
+	}, true}
+	d.PCIe.ReplayCounter = Opt[uint64]{174, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{508, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{455, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{67740, true}
+	d.Power.AverageDrawMW = Opt[uint32]{67450, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{39920, true}
+	d.Thermal.TemperatureMemoryC = Opt[int32]{38, true}
+	d.Thermal.TLimitC = Opt[int32]{57, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{7015478833, true}
+	d.Platform.ModuleID = Opt[uint8]{6, true}
+
+	d = &b.Devices[3]
+	d.Index = 3
+	d.UUID = "GPU-811391ba-bd75-4047-b394-8783ed5aac86"
+	d.MinorNumber = Opt[uint32]{3, true}
+	d.PDI = Opt[uint64]{4789472774767849650, true}
+	d.Serial = Opt[string]{"1652723011071", true}
+	d.BoardPartNumber = Opt[string]{"965-2G520-A800-000", true}
+	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238404234000, true}
+	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{92480, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 97,
+	}, true}
+	d.PCIe.ReplayCounter = Opt[uint64]{158, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{512, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{418, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{71770, true}
+	d.Power.AverageDrawMW = Opt[uint32]{71370, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{46070, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{32, true}
+	d.Thermal.TemperatureMemoryC = Opt[int32]{39, true}
+	d.Thermal.TLimitC = Opt[int32]{55, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{7015722115, true}
+	d.Platform.ModuleID = Opt[uint8]{8, true}
+
+	d = &b.Devices[4]
+	d.Index = 4
+	d.UUID = "GPU-11c41799-5c31-44bf-acd8-01f66295ecdf"
+	d.MinorNumber = Opt[uint32]{4, true}
+	d.PDI = Opt[uint64]{8105068520399115264, true}
+	d.Serial = Opt[string]{"1652723054516", true}
+	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238189388000, true}
+	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{95106, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 157,
+	}, true}
+	d.PCIe.ReplayCounter = Opt[uint64]{145, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{514, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{438, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{66340, true}
+	d.Power.AverageDrawMW = Opt[uint32]{66660, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{36030, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{32, true}
+	d.Thermal.TLimitC = Opt[int32]{55, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{7015815635, true}
+	d.Platform.ModuleID = Opt[uint8]{1, true}
+
+	d = &b.Devices[5]
+	d.Index = 5
+	d.UUID = "GPU-dbe9b97f-3149-454e-8989-d817885c25da"
+	d.MinorNumber = Opt[uint32]{5, true}
+	d.PDI = Opt[uint64]{6447244474859238635, true}
+	d.Serial = Opt[string]{"1652723038277", true}
+	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238306582000, true}
+	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{92698, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 195,
+	}, true}
+	d.PCIe.ReplayCounter = Opt[uint64]{172, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{1572, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{464, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{68250, true}
+	d.Power.AverageDrawMW = Opt[uint32]{68110, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{36700, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{7015263757, true}
+	d.Platform.ModuleID = Opt[uint8]{3, true}
+
+	d = &b.Devices[6]
+	d.Index = 6
+	d.UUID = "GPU-d647438c-7a63-429c-9890-f6f0013d09d2"
+	d.MinorNumber = Opt[uint32]{6, true}
+	d.PDI = Opt[uint64]{8919546305204535924, true}
+	d.Serial = Opt[string]{"1652723028887", true}
+	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238081066000, true}
+	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{133594, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 209,
+	}, true}
+	d.PCIe.ReplayCounter = Opt[uint64]{162, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{510, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{425, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{70010, true}
+	d.Power.AverageDrawMW = Opt[uint32]{69800, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{35370, true}
+	d.Thermal.TemperatureGPUC = Opt[int32]{31, true}
+	d.Thermal.TLimitC = Opt[int32]{56, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{7015401606, true}
+	d.Platform.ModuleID = Opt[uint8]{4, true}
+
+	d = &b.Devices[7]
+	d.Index = 7
+	d.UUID = "GPU-1c166bce-3d8f-42dd-bbe3-7a6bf3235cb6"
+	d.MinorNumber = Opt[uint32]{7, true}
+	d.PDI = Opt[uint64]{8159788709525666398, true}
+	d.Serial = Opt[string]{"1652723027353", true}
+	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238153433000, true}
+	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{92203, true}
+	d.PCI.BusID = Opt[BusID]{BusID{
+		Bus: 223,
+	}, true}
+	d.PCIe.ReplayCounter = Opt[uint64]{106, true}
+	d.PCIe.TxThroughputKBPS = Opt[uint64]{512, true}
+	d.PCIe.RxThroughputKBPS = Opt[uint64]{600, true}
+	d.Power.CurrentDrawMW = Opt[uint32]{68180, true}
+	d.Power.AverageDrawMW = Opt[uint32]{68070, true}
+	d.MemoryPower.AverageDrawMW = Opt[uint32]{36890, true}
+	d.Thermal.TemperatureMemoryC = Opt[int32]{38, true}
+	d.Thermal.TLimitC = Opt[int32]{57, true}
+	d.ClocksThrottleReasons.Counters.SWPowerCapUS = Opt[uint64]{7014307013, true}
+	d.Platform.ModuleID = Opt[uint8]{2, true}
 	return b
 }
 
@@ -2628,6 +3454,53 @@ func boardGb200() *Board {
 					Bus: 178,
 				}},
 				CPUAffinity: CPUSet{72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141, 142, 143},
+			}, {
+				ID:       Opt[string]{"pci0000:00", true},
+				NUMANode: Opt[int32]{0, true},
+				Devices: []BusID{{
+					Bus: 3,
+				}},
+				CPUAffinity: CPUSet{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71},
+			}, {
+				ID:       Opt[string]{"pci0002:00", true},
+				NUMANode: Opt[int32]{0, true},
+				Devices: []BusID{{
+					Domain: 2,
+					Bus:    3,
+				}},
+				CPUAffinity: CPUSet{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71},
+			}, {
+				ID:       Opt[string]{"pci0006:00", true},
+				NUMANode: Opt[int32]{0, true},
+				Devices: []BusID{{
+					Domain: 6,
+					Bus:    9,
+				}},
+				CPUAffinity: CPUSet{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71},
+			}, {
+				ID:       Opt[string]{"pci0010:00", true},
+				NUMANode: Opt[int32]{1, true},
+				Devices: []BusID{{
+					Domain: 16,
+					Bus:    3,
+				}},
+				CPUAffinity: CPUSet{72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141, 142, 143},
+			}, {
+				ID:       Opt[string]{"pci0012:00", true},
+				NUMANode: Opt[int32]{1, true},
+				Devices: []BusID{{
+					Domain: 18,
+					Bus:    3,
+				}},
+				CPUAffinity: CPUSet{72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141, 142, 143},
+			}, {
+				ID:       Opt[string]{"pci0016:00", true},
+				NUMANode: Opt[int32]{1, true},
+				Devices: []BusID{{
+					Domain: 22,
+					Bus:    11,
+				}},
+				CPUAffinity: CPUSet{72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138, 139, 140, 141, 142, 143},
 			}},
 		},
 		MIG: MIGTables{
@@ -2691,6 +3564,67 @@ func boardGb200() *Board {
 				P2P:             Opt[bool]{false, true},
 				PlacementSize:   Opt[uint32]{2, true},
 				PlacementStarts: []uint32{0, 2, 4},
+			}},
+		},
+		InfiniBand: InfiniBand{
+			Enabled: Opt[bool]{true, true},
+			HCAProperties: HCAProperties{
+				HCAType:   Opt[HCAType]{"MT4129", true},
+				FWVersion: Opt[string]{"28.41.1000", true},
+				BoardID:   Opt[string]{"MT_0000000838", true},
+				RateGbps:  Opt[uint32]{400, true},
+			},
+			HCAs: []HCA{{
+				Name: Opt[string]{"mlx5_0", true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 3,
+				}, true},
+			}, {
+				Name: Opt[string]{"mlx5_1", true},
+				BusID: Opt[BusID]{BusID{
+					Domain: 2,
+					Bus:    3,
+				}, true},
+			}, {
+				Name: Opt[string]{"mlx5_2", true},
+				BusID: Opt[BusID]{BusID{
+					Domain: 6,
+					Bus:    9,
+				}, true},
+				HCAProperties: HCAProperties{
+					HCAType:   Opt[HCAType]{"MT41692", true},
+					FWVersion: Opt[string]{"32.43.1014", true},
+					BoardID:   Opt[string]{"MT_0000000884", true},
+					LinkLayer: Opt[string]{"Ethernet", true},
+					RateGbps:  Opt[uint32]{200, true},
+					Lanes:     Opt[uint32]{2, true},
+				},
+			}, {
+				Name: Opt[string]{"mlx5_3", true},
+				BusID: Opt[BusID]{BusID{
+					Domain: 16,
+					Bus:    3,
+				}, true},
+			}, {
+				Name: Opt[string]{"mlx5_4", true},
+				BusID: Opt[BusID]{BusID{
+					Domain: 18,
+					Bus:    3,
+				}, true},
+			}, {
+				Name: Opt[string]{"mlx5_5", true},
+				BusID: Opt[BusID]{BusID{
+					Domain: 22,
+					Bus:    11,
+				}, true},
+				HCAProperties: HCAProperties{
+					HCAType:   Opt[HCAType]{"MT41692", true},
+					FWVersion: Opt[string]{"32.43.1014", true},
+					BoardID:   Opt[string]{"MT_0000000884", true},
+					LinkLayer: Opt[string]{"Ethernet", true},
+					RateGbps:  Opt[uint32]{200, true},
+					Lanes:     Opt[uint32]{2, true},
+				},
 			}},
 		},
 	}
@@ -3156,6 +4090,67 @@ func boardGb300() *Board {
 			Defaults: LinkDefaults{
 				State: Opt[string]{"active", true},
 			},
+		},
+		InfiniBand: InfiniBand{
+			Enabled: Opt[bool]{true, true},
+			HCAProperties: HCAProperties{
+				HCAType:   Opt[HCAType]{"MT4131", true},
+				FWVersion: Opt[string]{"40.46.4050", true},
+				BoardID:   Opt[string]{"ORC0000000015", true},
+				RateGbps:  Opt[uint32]{800, true},
+			},
+			HCAs: []HCA{{
+				Name: Opt[string]{"mlx5_0", true},
+				BusID: Opt[BusID]{BusID{
+					Bus: 3,
+				}, true},
+			}, {
+				Name: Opt[string]{"mlx5_1", true},
+				BusID: Opt[BusID]{BusID{
+					Domain: 2,
+					Bus:    3,
+				}, true},
+			}, {
+				Name: Opt[string]{"mlx5_2", true},
+				BusID: Opt[BusID]{BusID{
+					Domain: 6,
+					Bus:    9,
+				}, true},
+				HCAProperties: HCAProperties{
+					HCAType:   Opt[HCAType]{"MT41692", true},
+					FWVersion: Opt[string]{"32.43.1014", true},
+					BoardID:   Opt[string]{"MT_0000000884", true},
+					LinkLayer: Opt[string]{"Ethernet", true},
+					RateGbps:  Opt[uint32]{200, true},
+					Lanes:     Opt[uint32]{2, true},
+				},
+			}, {
+				Name: Opt[string]{"mlx5_3", true},
+				BusID: Opt[BusID]{BusID{
+					Domain: 16,
+					Bus:    3,
+				}, true},
+			}, {
+				Name: Opt[string]{"mlx5_4", true},
+				BusID: Opt[BusID]{BusID{
+					Domain: 18,
+					Bus:    3,
+				}, true},
+			}, {
+				Name: Opt[string]{"mlx5_5", true},
+				BusID: Opt[BusID]{BusID{
+					Domain: 22,
+					Bus:    11,
+				}, true},
+				HCAProperties: HCAProperties{
+					HCAType:   Opt[HCAType]{"MT41692", true},
+					FWVersion: Opt[string]{"32.43.1014", true},
+					BoardID:   Opt[string]{"MT_0000000884", true},
+					LinkLayer: Opt[string]{"Ethernet", true},
+					RateGbps:  Opt[uint32]{200, true},
+					Lanes:     Opt[uint32]{2, true},
+				},
+			}},
 		},
 	}
 	b.Devices = slices.Repeat([]Device{first}, 4)
@@ -3969,6 +4964,16 @@ func boardH100() *Board {
 				PlacementSize:   Opt[uint32]{8, true},
 				PlacementStarts: []uint32{0},
 			}},
+		},
+		InfiniBand: InfiniBand{
+			Enabled: Opt[bool]{true, true},
+			HCAProperties: HCAProperties{
+				HCAType:   Opt[HCAType]{"MT4129", true},
+				FWVersion: Opt[string]{"28.41.1000", true},
+				BoardID:   Opt[string]{"MT_0000000838", true},
+				RateGbps:  Opt[uint32]{400, true},
+			},
+			HCAsPerGPU: Opt[uint32]{1, true},
 		},
 	}
 	b.Devices = slices.Repeat([]Device{first}, 8)
@@ -4955,6 +5960,16 @@ func boardH200() *Board {
 				PlacementSize:   Opt[uint32]{8, true},
 				PlacementStarts: []uint32{0},
 			}},
+		},
+		InfiniBand: InfiniBand{
+			Enabled: Opt[bool]{true, true},
+			HCAProperties: HCAProperties{
+				HCAType:   Opt[HCAType]{"MT4129", true},
+				FWVersion: Opt[string]{"28.41.1000", true},
+				BoardID:   Opt[string]{"MT_0000000838", true},
+				RateGbps:  Opt[uint32]{400, true},
+			},
+			HCAsPerGPU: Opt[uint32]{1, true},
 		},
 	}
 	b.Devices = slices.Repeat([]Device{first}, 8)

@@ -304,6 +304,16 @@ compute_capability: {11 0}
 memory: -
 utilization: {0 0 0 0 0 0}
 `,
+	"dgx-h100": `
+devices: 8
+system.driver_version: 580.105.08
+name: NVIDIA H100 80GB HBM3
+memory.total_bytes: 81559 MiB
+pci.device_id: 0x233010de
+[0].pci.bus_id: 00000000:1B:00.0
+[3].pci.bus_id: 00000000:61:00.0
+[7].pci.bus_id: 00000000:DF:00.0
+`,
 	"mixed": `
 devices: 4
 system.driver_version: 595.91.07

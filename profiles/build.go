@@ -88,6 +88,9 @@ func (b *builder) lay(root *yaml.Node, base *Board) (*Board, error) {
 			}
 		}
 	}
+	if err := board.checkInfiniBand(root); err != nil {
+		return nil, err
+	}
 	if only := find(root, "only"); only != nil {
 		return board, b.keep(board, only)
 	}

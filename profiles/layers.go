@@ -193,7 +193,7 @@ func (b *builder) keep(board *Board, at *yaml.Node) error {
 	if len(b.Only) == 0 {
 		return wrong(at, "only names no device: leave it out to keep all")
 	}
-	all := board.Devices
+	all, before := board.Devices, *board
 	to := map[uint32]uint32{} // old index → new index
 	board.Devices = nil
 	for i, name := range b.Only {
@@ -212,6 +212,7 @@ func (b *builder) keep(board *Board, at *yaml.Node) error {
 		board.Devices = append(board.Devices, d)
 	}
 	board.NVLink = board.NVLink.renumbered(all, to)
+	board.InfiniBand = before.renumbered(to)
 	return nil
 }
 
@@ -232,6 +233,7 @@ func (b *Board) Without(devices []UUID) *Board {
 		c.Devices = append(c.Devices, d)
 	}
 	c.NVLink = c.NVLink.renumbered(b.Devices, to)
+	c.InfiniBand = b.renumbered(to)
 	return &c
 }
 

@@ -205,36 +205,6 @@ type GPUInstanceProfile struct {
 	PlacementStarts []uint32 `yaml:"placement_starts"`
 }
 
-// InfiniBand is the machine's InfiniBand adapters.
-type InfiniBand struct {
-	// Enabled says that there are any.
-	Enabled Opt[bool] `yaml:"enabled"`
-	// HCAType is the adapter's type, such as MT4129.
-	HCAType Opt[string] `yaml:"hca_type"`
-	// FWVersion is the firmware's version.
-	FWVersion Opt[string] `yaml:"fw_version"`
-	// HWRev is the hardware's revision.
-	HWRev Opt[string] `yaml:"hw_rev"`
-	// BoardID is the adapter's board id.
-	BoardID Opt[string] `yaml:"board_id"`
-	// NodeDescTemplate is the node description, with {node_name} and {idx} to be filled in.
-	NodeDescTemplate Opt[string] `yaml:"node_desc_template"`
-	// LinkLayer is InfiniBand or Ethernet.
-	LinkLayer Opt[string] `yaml:"link_layer" enum:"InfiniBand,Ethernet"`
-	// RateGbps is a port's rate, in Gbit/s.
-	RateGbps Opt[uint32] `yaml:"rate_gbps"`
-	// PortState is a port's logical state.
-	PortState Opt[string] `yaml:"port_state" enum:"ACTIVE,INIT,ARMED,DOWN"`
-	// PhysState is a port's physical state, such as LinkUp.
-	PhysState Opt[string] `yaml:"phys_state"`
-	// HCAsPerGPU is the number of adapters for each GPU.
-	HCAsPerGPU Opt[uint32] `yaml:"hcas_per_gpu" range:"0..64"`
-	// HCACount is the number of adapters; it wins over HCAsPerGPU.
-	HCACount Opt[uint32] `yaml:"hca_count" range:"0..4096"`
-	// GUIDPrefix are the upper digits of node and port GUIDs, in hexadecimal.
-	GUIDPrefix Opt[string] `yaml:"guid_prefix"`
-}
-
 // ListedLinks are the NVLinks of a device that the profile describes one by one.
 func (b *Board) ListedLinks(index uint32) []Link {
 	for _, l := range b.NVLink.DeviceLinks {

@@ -175,6 +175,7 @@ var wantNVIDIA = map[string]string{
 	"a100-sxm4-80gb":      "Ampere  false true [P2PLinkCrossCPU FourNVLINKLinks]",
 	"a30":                 "Ampere  false true []",
 	"b200":                "Blackwell None false true [P2PLinkCrossCPU]",
+	"dgx-h100":            "Hopper HMM false true [P2PLinkSameCPU]",
 	"gb200":               "Blackwell ATS true true [P2PLinkSameCPU]",
 	"gh200":               "Hopper  false true []",
 	"h100":                "Hopper HMM false true [P2PLinkCrossCPU]",
