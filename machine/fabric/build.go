@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Description says what a fabric consists of. Everything else follows from it: the same description always gives the same
@@ -46,11 +47,14 @@ type Fabric struct {
 	Nodes []*Node // switches first, in the order of their LIDs
 	SM    *Port   // the port that the subnet manager runs on; nil without InfiniBand ports
 
+	// Traffic says what the port of an adapter has sent and received. Without it nothing is.
+	Traffic func(p *Port, now time.Time) Traffic
+
 	hosts    map[string][]*Node
 	byGUID   map[uint64]*Port // of ports, and of nodes where no port has it
 	byLID    []*Port
 	topLID   uint16
-	started  int64 // when the subnet manager started, in nanoseconds since 1970
+	started  time.Time // when the subnet manager started
 	activity uint32
 }
 

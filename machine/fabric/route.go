@@ -30,8 +30,8 @@ func (p *Port) settle() {
 		return
 	}
 	p.State, p.Phys = Active, LinkUp
-	p.Width, p.Speed = min(p.MaxWidth, r.MaxWidth), min(p.MaxSpeed, r.MaxSpeed)
 	p.MTU = min(p.MaxMTU, r.MaxMTU)
+	p.Width, p.Speed = p.enabled(r)
 	for _, l := range []link{p.limit, r.limit} {
 		if l.width != 0 {
 			p.Width = min(p.Width, l.width)
@@ -40,6 +40,37 @@ func (p *Port) settle() {
 			p.Speed = min(p.Speed, l.speed)
 		}
 	}
+}
+
+// enabled is the widest and the fastest link that both ends of a cable can make and have enabled.
+func (p *Port) enabled(r *Port) (Width, Speed) {
+	width, speed := Width(1), SDR
+	for _, w := range []Width{2, 4, 8, 12} {
+		if p.allows(w) && r.allows(w) {
+			width = w
+		}
+	}
+	for s := DDR; s <= XDR; s++ {
+		if p.runs(s) && r.runs(s) {
+			speed = s
+		}
+	}
+	return width, speed
+}
+
+func (p *Port) allows(w Width) bool {
+	return p.widths()&w.Bit() != 0 && (p.enabledWidths == 0 || p.enabledWidths&w.Bit() != 0)
+}
+
+func (p *Port) runs(s Speed) bool {
+	basic, extended, _ := s.codes()
+	switch {
+	case s > p.MaxSpeed:
+		return false
+	case extended != 0:
+		return p.enabledExtended == 0 || p.enabledExtended&extended != 0
+	}
+	return p.enabledSpeeds == 0 || p.enabledSpeeds&basic != 0
 }
 
 // down says that a node shows its neighbours no link.

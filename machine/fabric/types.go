@@ -234,6 +234,10 @@ type Port struct {
 
 	cut      bool // a fault keeps the link down
 	disabled bool // PortInfo was set to Disabled
+
+	// What Set(PortInfo) left enabled, as bits of PortInfo; 0: everything.
+	enabledWidths, enabledSpeeds, enabledExtended byte
+
 	limit    link // a fault keeps the link below this
 	counters counters
 }

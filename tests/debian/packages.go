@@ -65,6 +65,10 @@ var entries = map[string]entry{
 	"cmake": {"bookworm", tools, "3.25.1", []string{"cmake", "cmake-data", "libarchive13", "libjsoncpp25", "librhash0", "libuv1", "libcurl4", "libexpat1"}},
 	"dkms":  {"bookworm", tools, "3.0.10", []string{"dkms"}},
 
+	"infiniband-diags": {"bookworm", tools, "44.0", []string{"infiniband-diags", "libibumad3", "libibmad5", "libibnetdisc5"}},
+	"ibsim": {"bookworm", tools, "0.10", []string{"ibsim-utils", "libumad2sim0", "libibumad3", "libibmad5", "opensm",
+		"libopensm9", "libosmcomp5", "libosmvendor5", "libwrap0", "libnsl2"}},
+
 	"pynvml-11": {"bookworm", nonFree, "11.525.112", []string{"python3-pynvml"}},
 	"pynvml-12": {"trixie", nonFree, "12.550.89", []string{"python3-pynvml"}},
 	"udev":      {"bookworm", tools, "252", []string{"udev"}},
