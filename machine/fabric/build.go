@@ -241,7 +241,7 @@ const (
 )
 
 func capMask2(s Speed) uint16 {
-	mask := uint16(capWidth2X)
+	mask := uint16(capExtended | capWidth2X)
 	if s >= HDR {
 		mask |= capHDR
 	}
@@ -305,4 +305,24 @@ func (n *Node) subnetPorts() []*Port {
 		}
 	}
 	return ports
+}
+
+// UMAD lists the ports of a host's adapters in the order of their numbers: port N has /dev/infiniband/umadN. Those that are
+// in the subnet have issmN besides.
+func (f *Fabric) UMAD(host string) []*Port {
+	var ports []*Port
+	for _, n := range f.hosts[host] {
+		ports = append(ports, n.Ports[1:]...)
+	}
+	return ports
+}
+
+// ClaimSM says that a program on a port is a subnet manager, which PortInfo shows, or is no more. The subnet keeps its own.
+func (f *Fabric) ClaimSM(p *Port, yes bool) {
+	switch {
+	case yes:
+		p.CapMask |= capIsSM
+	case p != f.SM:
+		p.CapMask &^= capIsSM
+	}
 }

@@ -15,6 +15,7 @@ const (
 	attrLinearTable     = 0x19
 	attrMulticastTable  = 0x1b
 	attrSMInfo          = 0x20
+	attrPortInfoMore    = 0x33   // PortInfoExtended: forward error correction
 	attrExtPortInfo     = 0xff90 // Mellanox's, for FDR10
 )
 
@@ -116,6 +117,12 @@ func (f *Fabric) attribute(at arrival, h header, data []byte, now time.Time) uin
 			return status
 		}
 		p.info(data, at.port.Number)
+	case attrPortInfoMore:
+		p, status := at.portOf(h.modifier)
+		if status != 0 {
+			return status
+		}
+		p.correction(data)
 	case attrPKeys:
 		return f.pkeys(at, h.modifier, data)
 	case attrSL2VL:
@@ -338,6 +345,26 @@ func (p *Port) info(data []byte, local int) {
 	data[43] = operationalVLs << 4
 	data[52] = 0x10
 	data[53] = 8<<4 | 8
+}
+
+// correction fills in PortInfoExtended. Links of EDR and faster use a Reed-Solomon code; slower ones use none.
+func (p *Port) correction(data []byte) {
+	const isFEC, reedSolomon = 1, 2
+	be.PutUint32(data, isFEC)
+	if p.State != Down && p.Speed >= EDR {
+		be.PutUint16(data[4:], reedSolomon)
+	}
+	// A bit for each mode that is supported, and enabled, at FDR, EDR, HDR and NDR.
+	for speed, at := range map[Speed]int{FDR: 6, EDR: 10, HDR: 28, NDR: 32} {
+		modes := uint16(1 << reedSolomon)
+		if speed == FDR {
+			modes = 1 << 0
+		}
+		if p.MaxSpeed >= speed {
+			be.PutUint16(data[at:], modes)
+			be.PutUint16(data[at+2:], modes)
+		}
+	}
 }
 
 const (
