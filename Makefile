@@ -49,7 +49,7 @@ older_deps := $(shell find generator -type f ! -name '*_test.go' 2>/dev/null)
 
 lib: dist/lib/libnvidia-ml.so dist/lib/libnvidia-ml.so.1 dist/lib/libnvmlfab-core.so.1 dist/nvml/$(newest) fronts
 ifndef NVML
-lib: dist/lib/libnvgpufilter.so dist/lib/libmockfs.so
+lib: dist/lib/libnvgpufilter.so dist/lib/libmockfs.so dist/lib/libibmockumad.so
 endif
 
 # Everything is made under another name and renamed, so that whoever loads the library never meets half of one, and two
@@ -142,6 +142,10 @@ dist/lib/libmockfs.so dist/arm64/libmockfs.so: $(wildcard shims/preload/*.* shim
 	$(or $(gcc),gcc) $(shim_flags) -Wl,-soname,libmockfs.so -Wl,--version-script,shims/preload/pci/exports.map -I shims/preload shims/preload/*.c shims/preload/pci/*.c -o $@.$$$$; \
 	mv $@.$$$$ $@
 
+dist/lib/libibmockumad.so: shims/preload/infiniband/umad.c shims/preload/infiniband/umad.map shims/preload/kernel.h Makefile | dist/lib
+	@echo "gcc $< -o $@"; gcc $(shim_flags) -Wl,-soname,libibmockumad.so -Wl,--version-script,shims/preload/infiniband/umad.map $< -o $@.$$$$; \
+	mv $@.$$$$ $@
+
 dist/lib dist/nvml dist/bin dist/arm64:
 	@mkdir -p $@
 
@@ -153,7 +157,7 @@ bin: dist/bin/nvidia-imex | dist/bin
 	go run ./library/goruntime launcher "$$overlay"; \
 	export CGO_ENABLED=0; \
 	go build -trimpath -overlay "$$overlay/overlay.json" -o dist/bin/ ./cmd/nvmlfab; \
-	go build -trimpath -o dist/bin/ ./cmd/vgpuctl
+	go build -trimpath -o dist/bin/ ./cmd/vgpuctl ./cmd/mock-ib
 
 # nvidia-imex hands on what Go's runtime would change in a process.
 dist/bin/nvidia-imex: $(filter-out %_test.go,$(wildcard cmd/nvidia-imex/*.go)) $(overlay) dist/unpatched go.mod Makefile | dist/bin
@@ -174,7 +178,7 @@ clean:
 # ---- What the commands need beside them ----------------------------------------------------------------------------
 
 # Libraries and helpers beside the front and the core.
-extras := dist/lib/nvmlfab-enter dist/lib/libcuda-none.so.1 dist/lib/libnvgpufilter.so dist/lib/libmockfs.so
+extras := dist/lib/nvmlfab-enter dist/lib/libcuda-none.so.1 dist/lib/libnvgpufilter.so dist/lib/libmockfs.so dist/lib/libibmockumad.so
 
 bin: $(extras)
 
@@ -302,7 +306,7 @@ release: all
 	go run ./library/goruntime launcher "$$overlay"; \
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
 	  -ldflags '-s -w -X main.version=$(VERSION)' -o $$root/bin/ ./cmd/nvmlfab; \
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $$root/bin/ ./cmd/vgpuctl; \
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $$root/bin/ ./cmd/vgpuctl ./cmd/mock-ib; \
 	install -m 755 dist/bin/nvidia-imex $$root/bin/; \
 	driver=$$($$root/bin/nvmlfab profiles show h100 | sed -nE 's/^ *driver_version: *([0-9.]+).*/\1/p'); \
 	for name in libnvidia-ml.so libnvmlfab-core.so; do \

@@ -56,6 +56,7 @@ type Fabric struct {
 	topLID   uint16
 	started  time.Time // when the subnet manager started
 	activity uint32
+	flaps    []flap
 }
 
 // New builds the fabric that a description describes.

@@ -11,7 +11,7 @@ type Counter string
 
 // The counters of a port. The traffic counters, from PortXmitData on, count what Traffic says.
 const (
-	SymbolErrors         Counter = "symbol_error"
+	SymbolErrorCounter   Counter = "symbol_error"
 	LinkErrorRecovery    Counter = "link_error_recovery"
 	LinkDowned           Counter = "link_downed"
 	RcvErrors            Counter = "port_rcv_errors"
@@ -133,20 +133,24 @@ func (p *Port) Count(c Counter, n uint64) {
 	p.counters.errors[c] += n
 }
 
-// grow lets a counter rise from now on, by so many a second; 0 ends that and keeps what was counted.
-func (p *Port) grow(c Counter, perSecond float64, now time.Time) {
-	if g, ok := p.counters.grow[c]; ok {
-		if g.perSecond == perSecond {
-			return
-		}
-		p.Count(c, g.at(now))
-		delete(p.counters.grow, c)
+// grow lets a counter rise as g says; with a rate of 0 it keeps what was counted.
+func (p *Port) grow(c Counter, g growth, now time.Time) {
+	before, ok := p.counters.grow[c]
+	if before == g {
+		return
 	}
-	if perSecond > 0 {
+	if ok {
+		p.Count(c, before.at(now))
+		delete(p.counters.grow, c)
+		if g.since.Before(now) {
+			g.since = now // what came before is counted
+		}
+	}
+	if g.perSecond > 0 {
 		if p.counters.grow == nil {
 			p.counters.grow = map[Counter]growth{}
 		}
-		p.counters.grow[c] = growth{perSecond, now}
+		p.counters.grow[c] = g
 	}
 }
 

@@ -21,7 +21,7 @@ type position struct {
 }
 
 var positions = []position{
-	{SymbolErrors, 32, 16, 0, 72, 16},
+	{SymbolErrorCounter, 32, 16, 0, 72, 16},
 	{LinkErrorRecovery, 48, 8, 1, 80, 17},
 	{LinkDowned, 56, 8, 2, 88, 18},
 	{RcvErrors, 64, 16, 3, 96, 19},

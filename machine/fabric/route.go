@@ -5,8 +5,13 @@ package fabric
 func (f *Fabric) Settle() {
 	for _, n := range f.Nodes {
 		for _, p := range n.Ports {
-			if p != nil {
-				p.settle()
+			if p == nil {
+				continue
+			}
+			before := p.State
+			p.settle()
+			if before == Active && p.State == Down {
+				p.Count(LinkDowned, 1)
 			}
 		}
 	}

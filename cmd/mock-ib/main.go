@@ -1,0 +1,137 @@
+// Command mock-ib keeps an InfiniBand subnet that is not there, for the programs on one host that look at it through
+// libibmockumad.so. It knows the host's adapters from the profile of a staged tree, and the other hosts, switches and cables
+// from a description of the fabric.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/nvmlfab/nvmlfab/machine"
+	"github.com/nvmlfab/nvmlfab/machine/fabric"
+	"github.com/nvmlfab/nvmlfab/machine/fabric/umad"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// defaultRoot is the tree if nothing names one. The preloaded libraries have the same.
+const defaultRoot = "/var/lib/nvml-mock/ib"
+
+// command has the flags.
+type command struct {
+	Root    string `env:"MOCK_IB_ROOT" default:"${root}" placeholder:"DIR" help:"The staged tree. The socket is made in its folder run."`
+	Profile string `placeholder:"NAME|FILE" help:"The profile whose adapters the host has; by default the tree's."`
+	Fabric  string `placeholder:"FILE" help:"A description of the other hosts and of the switches; by default the tree's etc/nvmlfab/fabric.yaml."`
+	Node    string `placeholder:"NAME" help:"The host's name in the fabric; by default the profile's node_name, or else the machine's name."`
+}
+
+const description = `mock-ib keeps an InfiniBand subnet that is not there, for ibstat, iblinkinfo, perfquery and other programs that have
+libibmockumad.so preloaded.`
+
+// fabricFile is where a tree has the description of its fabric.
+const fabricFile = "etc/nvmlfab/fabric.yaml"
+
+func main() {
+	var c command
+	parser := kong.Must(&c, kong.Name("mock-ib"), kong.Description(description), kong.Vars{"root": defaultRoot},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}), kong.KindMapper(reflect.String, kong.MapperFunc(verbatim)))
+	if _, err := parser.Parse(os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "mock-ib: %s; see mock-ib --help\n", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := c.run(ctx, os.Stdout); err != nil {
+		fmt.Fprintf(os.Stderr, "mock-ib: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+		os.Exit(1)
+	}
+}
+
+// verbatim takes an argument without changes. The parser's own decoder goes through JSON, which changes bytes that are
+// not UTF-8.
+func verbatim(ctx *kong.DecodeContext, target reflect.Value) error {
+	token, err := ctx.Scan.PopValue("string")
+	if err != nil {
+		return err
+	}
+	target.SetString(token.String())
+	return nil
+}
+
+// run serves until the context ends.
+func (c *command) run(ctx context.Context, stdout io.Writer) error {
+	board, err := c.board()
+	if err != nil {
+		return err
+	}
+	node := c.Node
+	if node == "" {
+		node = machine.NodeName(board)
+	}
+	f, err := c.build(board, node)
+	if err != nil {
+		return err
+	}
+	l, release, err := listen(c.Root)
+	if err != nil {
+		return err
+	}
+	defer release()
+	_, server := umad.NewLocal(f, node)
+	fmt.Fprintf(stdout, "mock-ib: %s has %d ports in a fabric of %d nodes\n", node, len(f.UMAD(node)), len(f.Nodes))
+	return server.Serve(ctx, l)
+}
+
+// board is the profile of the host.
+func (c *command) board() (*profiles.Board, error) {
+	switch {
+	case c.Profile == "":
+		board, err := profiles.Load(filepath.Join(c.Root, machine.ProfileFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w; stage a tree there with nvmlfab stage, or name a profile with --profile", err)
+		}
+		return board, err
+	case strings.ContainsAny(c.Profile, "/."):
+		return profiles.Load(c.Profile)
+	}
+	return profiles.Shipped(c.Profile)
+}
+
+// build is the fabric that the description describes, or one of this host alone.
+func (c *command) build(board *profiles.Board, node string) (*fabric.Fabric, error) {
+	name := c.Fabric
+	if name == "" {
+		name = filepath.Join(c.Root, fabricFile)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil && (c.Fabric != "" || !errors.Is(err, fs.ErrNotExist)) {
+		return nil, err
+	}
+	boards := map[string]*profiles.Board{"": board}
+	d, err := fabric.Parse(name, text, node, func(profile, host string) ([]fabric.HCA, error) {
+		b := boards[profile]
+		if b == nil {
+			var err error
+			if b, err = profiles.Shipped(profile); err != nil {
+				return nil, err
+			}
+			boards[profile] = b
+		}
+		h, err := machine.FabricHost(b, host)
+		return h.HCAs, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return fabric.New(d)
+}
