@@ -41,6 +41,8 @@ elif [ -n "${KERNEL:-}" ]; then
 else
 	kdir=/lib/modules/$running/build wanted=$running
 fi
+# One folder has one name, or make compiles everything again for the other.
+[ ! -d "$kdir" ] || kdir=$(realpath "$kdir")
 otherwise="; or build for a kernel of Debian's that is fetched: make -C kernel KERNEL=6.1"
 
 [ -e "$kdir/Makefile" ] || die "there are no headers${wanted:+ of Linux $wanted} in $kdir: $(package "${wanted:-$running}")$otherwise"

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -29,6 +30,38 @@ func programs(t *testing.T, scripts map[string]string) string {
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/bash\n"+script+"\n"), 0o755))
 	}
 	return "PATH=" + bin + ":" + os.Getenv("PATH")
+}
+
+// TestKernelMakesAtOnce: several makes into one folder build everything once, and all of them succeed.
+func TestKernelMakesAtOnce(t *testing.T) {
+	kernel, err := debian.FetchKernel("6.1")
+	require.NoError(t, err)
+	tree := kernelTree(t)
+	var outputs [3]outcome
+	var all sync.WaitGroup
+	for i := range outputs {
+		all.Go(func() {
+			outputs[i] = run(t, nil, "make", "-C", filepath.Join(tree, "kernel"), "kernel", "programs", "KDIR="+kernel.Headers)
+		})
+	}
+	all.Wait()
+	compiled := 0
+	for _, o := range outputs {
+		require.Zero(t, o.code, o.stdout+o.stderr)
+		compiled += strings.Count(o.stdout, "fakegpu/device.o\n")
+	}
+	assert.Equal(t, 1, compiled)
+	for _, name := range []string{"fakegpu", "vgpu"} {
+		module, err := os.ReadFile(filepath.Join(tree, "dist", "kernel", kernel.Release, name+".ko"))
+		require.NoError(t, err)
+		assert.Contains(t, string(module), "vermagic="+kernel.Release+" ")
+	}
+	for _, name := range []string{"client", "evil", "rm_alloc_smoke"} {
+		assert.FileExists(t, filepath.Join(tree, "dist", "kernel", "bin", name))
+	}
+	left, err := filepath.Glob(filepath.Join(tree, "dist", "kernel", "bin", "*.[0-9]*"))
+	require.NoError(t, err)
+	assert.Empty(t, left, "unfinished programs")
 }
 
 // TestKernelDryMake: make -n load, from the top and in kernel, prints what it would do, and neither builds nor loads.
