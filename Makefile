@@ -49,7 +49,7 @@ older_deps := $(shell find generator -type f ! -name '*_test.go' 2>/dev/null)
 
 lib: dist/lib/libnvidia-ml.so dist/lib/libnvidia-ml.so.1 dist/lib/libnvmlfab-core.so.1 dist/nvml/$(newest) fronts
 ifndef NVML
-lib: dist/lib/libnvgpufilter.so dist/lib/libmockfs.so dist/lib/libibmockumad.so
+lib: dist/lib/libnvgpufilter.so dist/lib/libmockfs.so dist/lib/libibmocksys.so dist/lib/libibmockverbs.so dist/lib/libibmockumad.so
 endif
 
 # Everything is made under another name and renamed, so that whoever loads the library never meets half of one, and two
@@ -142,6 +142,18 @@ dist/lib/libmockfs.so dist/arm64/libmockfs.so: $(wildcard shims/preload/*.* shim
 	$(or $(gcc),gcc) $(shim_flags) -Wl,-soname,libmockfs.so -Wl,--version-script,shims/preload/pci/exports.map -I shims/preload shims/preload/*.c shims/preload/pci/*.c -o $@.$$$$; \
 	mv $@.$$$$ $@
 
+# The InfiniBand libraries. That of sysfs has the path engine, the others stand alone.
+infiniband := shims/preload/infiniband
+ib_flags   := $(shim_flags) -Wl,--version-script,shims/preload/pci/exports.map -I shims/preload -I $(infiniband)
+
+dist/lib/libibmocksys.so: $(wildcard shims/preload/*.* $(infiniband)/*.h $(infiniband)/sys/*) shims/preload/pci/exports.map Makefile | dist/lib
+	@echo "gcc shims/preload/*.c $(infiniband)/sys/*.c -o $@"; \
+	gcc $(ib_flags) -Wl,-soname,libibmocksys.so shims/preload/*.c $(infiniband)/sys/*.c -o $@.$$$$; mv $@.$$$$ $@
+
+dist/lib/libibmockverbs.so: $(wildcard shims/preload/kernel.h $(infiniband)/*.h $(infiniband)/verbs/*) shims/preload/pci/exports.map Makefile | dist/lib
+	@echo "gcc $(infiniband)/verbs/*.c -o $@"; \
+	gcc $(ib_flags) -Wl,-soname,libibmockverbs.so $(infiniband)/verbs/*.c -o $@.$$$$; mv $@.$$$$ $@
+
 dist/lib/libibmockumad.so: shims/preload/infiniband/umad.c shims/preload/infiniband/umad.map shims/preload/kernel.h Makefile | dist/lib
 	@echo "gcc $< -o $@"; gcc $(shim_flags) -Wl,-soname,libibmockumad.so -Wl,--version-script,shims/preload/infiniband/umad.map $< -o $@.$$$$; \
 	mv $@.$$$$ $@
@@ -178,7 +190,8 @@ clean:
 # ---- What the commands need beside them ----------------------------------------------------------------------------
 
 # Libraries and helpers beside the front and the core.
-extras := dist/lib/nvmlfab-enter dist/lib/libcuda-none.so.1 dist/lib/libnvgpufilter.so dist/lib/libmockfs.so dist/lib/libibmockumad.so
+extras := dist/lib/nvmlfab-enter dist/lib/libcuda-none.so.1 dist/lib/libnvgpufilter.so dist/lib/libmockfs.so \
+  dist/lib/libibmocksys.so dist/lib/libibmockverbs.so dist/lib/libibmockumad.so
 
 bin: $(extras)
 

@@ -13,9 +13,13 @@ type identity struct {
 
 func (i identity) class() uint32 { return uint32(i.base)<<16 | uint32(i.sub)<<8 }
 
-const nvidia = 0x10de
+// Vendors in PCI.
+const (
+	nvidia   = 0x10de
+	mellanox = 0x15b3
+)
 
-// identity of GPUs is the profile's. That of NVSwitches goes by the generation of NVLink and that of bridges by the CPU; the
+// identity of GPUs and adapters is the profile's. That of NVSwitches goes by the generation of NVLink and that of bridges by the CPU; the
 // numbers are those of the PCI ID Repository.
 func (f *function) identity() identity {
 	switch f.kind {
@@ -34,11 +38,18 @@ func (f *function) identity() identity {
 		}
 		id.subVendor, id.subDevice = nvidia, id.device
 		return id
+	case hca:
+		id := identity{vendor: mellanox, device: f.hca.Model.Device, subVendor: mellanox, subDevice: f.hca.Model.Subsystem,
+			base: 2, sub: 7, driver: "mlx5_core"}
+		if f.hca.Ethernet {
+			id.sub = 0
+		}
+		return id
 	case upstream, downstream: // of a Broadcom PEX890xx
 		return identity{vendor: 0x1000, device: 0xc030, base: 6, sub: 4, revision: 0xb0, driver: "pcieport"}
 	}
 	id := identity{vendor: 0x1022, device: 0x1483, base: 6, sub: 4, driver: "pcieport"} // of an AMD EPYC
-	if leaf := f.leaf(); leaf.gpu != nil && leaf.gpu.GraceCPUPair.Valid {
+	if leaf := f.leaf(); leaf.gpu != nil && leaf.gpu.GraceCPUPair.Valid || leaf.hca != nil && f.root.grace {
 		id.vendor, id.device = nvidia, 0x22b8 // of a Grace
 	}
 	return id
@@ -50,6 +61,10 @@ type link struct{ gen, maxGen, width, maxWidth uint32 }
 // link of a function is that of the device at its end. A port's highest generation is the host's.
 func (f *function) link() link {
 	leaf := f.leaf()
+	if leaf.hca != nil {
+		gen := leaf.hca.Model.Generation
+		return link{gen, gen, 16, 16}
+	}
 	if leaf.gpu == nil { // an NVSwitch, and they are of two lanes
 		return link{4, 4, 2, 2}
 	}
@@ -163,7 +178,7 @@ func (f *function) msi(c *config) {
 // express is the capability of PCIe, version 2.
 func (f *function) express(c *config) {
 	l := f.link()
-	types := map[kind]uint16{gpu: 0, nvswitch: 0, rootPort: 4, upstream: 5, downstream: 6}
+	types := map[kind]uint16{gpu: 0, nvswitch: 0, hca: 0, rootPort: 4, upstream: 5, downstream: 6}
 	flags := 2 | types[f.kind]<<4
 	if f.kind == rootPort || f.kind == downstream {
 		flags |= 0x100 // with a slot

@@ -46,6 +46,8 @@ func (m *Maker) Make(dir int, at, name string, n *Node) error {
 		op, err = "symlink", unix.Symlinkat(n.Data, dir, name)
 	case n.Mode&fs.ModeDevice != 0:
 		op, err = "device", m.Device(dir, name, n)
+	case n.Mode&fs.ModeSocket != 0:
+		op, err = "socket", unix.Mknodat(dir, name, unix.S_IFSOCK|uint32(n.Mode.Perm()), 0)
 	default:
 		op, err = "write", m.file(dir, name, n)
 	}
@@ -153,7 +155,7 @@ func writeFile(dir int, name string, n *Node, seal bool) error {
 }
 
 // sealed says whether the machine lets nobody write the file.
-func (n *Node) sealed() bool { return n.Mode.IsRegular() && n.Mode.Perm()&0o222 == 0 }
+func (n *Node) sealed() bool { return n.Mode.IsRegular() && n.Mode.Perm()&0o222 == 0 && !n.Live }
 
 // immutable is FS_IMMUTABLE_FL of linux/fs.h.
 const immutable = 0x10

@@ -52,6 +52,31 @@ func FabricHost(board *profiles.Board, name string) (fabric.Host, error) {
 	return h, nil
 }
 
+// FabricFile is where a tree has the description of its fabric.
+const FabricFile = "etc/nvmlfab/fabric.yaml"
+
+// Subnet is the fabric that a description describes: the board's machine, which has a name in it, and other machines, whose
+// adapters are those of the same board or of another shipped one. Without a description the machine is alone.
+func Subnet(board *profiles.Board, node, file string, text []byte) (*fabric.Fabric, error) {
+	boards := map[string]*profiles.Board{"": board}
+	d, err := fabric.Parse(file, text, node, func(profile, host string) ([]fabric.HCA, error) {
+		b := boards[profile]
+		if b == nil {
+			var err error
+			if b, err = profiles.Shipped(profile); err != nil {
+				return nil, err
+			}
+			boards[profile] = b
+		}
+		h, err := FabricHost(b, host)
+		return h.HCAs, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return fabric.New(d)
+}
+
 // NUMANode is the NUMA node that an adapter belongs to, as the topology has it; -1 if it does not tell.
 func NUMANode(board *profiles.Board, a *profiles.Adapter) int {
 	for _, rc := range board.Topology.RootComplexes {

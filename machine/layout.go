@@ -15,6 +15,7 @@ type kind int
 const (
 	gpu kind = iota
 	nvswitch
+	hca
 	rootPort   // a port of a root complex
 	upstream   // the port of a switch that leads to the root complex
 	downstream // a port of a switch that leads to a device
@@ -27,6 +28,7 @@ type function struct {
 	kind   kind
 	id     profiles.BusID
 	gpu    *profiles.Device // nil unless it is one
+	hca    *adapter         // likewise
 	root   *root
 	parent *function // nil directly below the root complex
 	below  []*function
@@ -46,7 +48,10 @@ type root struct {
 	cpus   []uint32 // near it; nil if nothing says which
 	nvlink uint32   // generation of the machine's NVLink
 	level  string   // how far its GPUs are from one another, as NVML's levels; empty if nothing says
+	grace  bool     // it is of a Grace CPU
 	below  []*function
+
+	switches []profiles.PCISwitch // below it, for GPUs and their adapters
 }
 
 func (r *root) name() string { return fmt.Sprintf("pci%04x:%02x", r.domain, r.bus) }
@@ -71,8 +76,8 @@ const elsewhere = 0xffff
 
 // layout puts the board's GPUs and NVSwitches below root complexes. Those that the topology lists are as it says. Other
 // devices get root complexes of their own, one for each row of consecutive buses and on the bus in front of the row; a
-// device on bus 0 is on the root complex itself.
-func layout(board *profiles.Board) []*root {
+// device on bus 0 is on the root complex itself. GPUs and their InfiniBand adapters, if those are shown, are below a switch.
+func layout(board *profiles.Board, adapters []*adapter) []*root {
 	var devices []*function
 	for i := range board.Devices {
 		d := &board.Devices[i]
@@ -82,6 +87,13 @@ func layout(board *profiles.Board) []*root {
 		if s.BDF.Valid && s.BDF.Value.Domain < elsewhere {
 			devices = append(devices, &function{kind: nvswitch, id: s.BDF.Value})
 		}
+	}
+	var switches []profiles.PCISwitch
+	for _, a := range adapters {
+		devices = append(devices, &function{kind: hca, id: a.BusID, hca: a})
+	}
+	if len(adapters) > 0 {
+		switches = board.PCISwitches()
 	}
 	slices.SortStableFunc(devices, func(a, b *function) int { return compare(a.id, b.id) })
 	devices = slices.CompactFunc(devices, func(a, b *function) bool { return a.id == b.id })
@@ -95,12 +107,26 @@ func layout(board *profiles.Board) []*root {
 			roots = append(roots, r)
 		}
 	}
+	for _, s := range switches {
+		var mine []*function
+		if mine, left = split(left, func(f *function) bool { return s.Has(f.id) }); len(mine) > 0 {
+			r := &root{domain: s.Domain, bus: uint8(s.Root), numa: -1}
+			r.take(mine)
+			roots = append(roots, r)
+		}
+	}
 	roots = derive(roots, left)
 	slices.SortStableFunc(roots, func(a, b *root) int {
 		return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.bus, b.bus))
 	})
 	for _, r := range roots {
 		r.nvlink = board.NVLink.Version.Or(0)
+		r.grace = slices.ContainsFunc(board.Devices, func(d profiles.Device) bool { return d.GraceCPUPair.Valid })
+		for _, s := range switches {
+			if slices.ContainsFunc(r.below, func(f *function) bool { return s.Has(f.id) }) {
+				r.switches = append(r.switches, s)
+			}
+		}
 		r.connect()
 	}
 	allocate(roots)
@@ -221,19 +247,40 @@ func (r *root) connect() {
 	first, last := order[0], order[len(order)-1]
 	var parent *function
 	ports, bus := rootPort, r.bus
-	if len(order) > 1 && (r.level == "single" || r.level == "multiple") && int(first) > int(r.bus)+2 {
+	slot := len(r.switches)
+	for i, s := range r.switches {
+		port := r.bridge(rootPort, nil, r.slot(r.bus, i), uint8(s.First-2), uint8(s.Last))
+		up := r.bridge(upstream, port, profiles.BusID{Domain: r.domain, Bus: uint8(s.First - 2)}, uint8(s.First-1), uint8(s.Last))
+		var left []uint8
+		for _, secondary := range order {
+			if !s.Has(profiles.BusID{Domain: r.domain, Bus: secondary}) {
+				left = append(left, secondary)
+				continue
+			}
+			n := len(up.below)
+			r.lead(downstream, up, profiles.BusID{Domain: r.domain, Bus: uint8(s.First - 1), Device: uint8(n % 32), Function: uint8(n / 32)}, buses[secondary])
+		}
+		order = left
+	}
+	if len(r.switches) == 0 && len(order) > 1 && (r.level == "single" || r.level == "multiple") && int(first) > int(r.bus)+2 {
 		port := r.bridge(rootPort, nil, r.slot(r.bus, 0), r.bus+1, last)
 		up := r.bridge(upstream, port, profiles.BusID{Domain: r.domain, Bus: r.bus + 1}, r.bus+2, last)
 		parent, ports, bus = up, downstream, r.bus+2
 	}
 	for i, secondary := range order {
-		port := r.bridge(ports, parent, r.slot(bus, i), secondary, secondary)
-		for _, f := range buses[secondary] {
-			f.parent = port
-			port.below = append(port.below, f)
-		}
+		r.lead(ports, parent, r.slot(bus, slot+i), buses[secondary])
 	}
 	slices.SortStableFunc(r.below, func(a, b *function) int { return compare(a.id, b.id) })
+}
+
+// lead makes a port that leads to devices, which are on one bus.
+func (r *root) lead(k kind, parent *function, id profiles.BusID, devices []*function) {
+	bus := devices[0].id.Bus
+	port := r.bridge(k, parent, id, bus, bus)
+	for _, f := range devices {
+		f.parent = port
+		port.below = append(port.below, f)
+	}
 }
 
 // slot is the address of a port. On bus 0 ports begin at device 16: real machines have devices of their own there, and the

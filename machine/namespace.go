@@ -19,6 +19,10 @@ import (
 // that replace files of /etc, or make some in /run, would notice that.
 const Private = "/dev/.nvmlfab"
 
+// InfiniBandRoot is the folder of a launch that serves as MOCK_IB_ROOT. Its links lead to the launch's own /sys and /dev, and the
+// daemon mock-ib has its socket there.
+const InfiniBandRoot = Private + "/ib"
+
 // LaunchState is the state directory of a launch.
 const LaunchState = Private + "/" + state.MountPoint
 
@@ -157,6 +161,16 @@ func (c Launch) show(lasting int) error {
 	if err := os.WriteFile(profile, c.Profile, 0o644); err != nil {
 		return err
 	}
+	if n := c.Tree.Find(FabricFile); n != nil {
+		if err := os.WriteFile(filepath.Join(Private, FabricFile), []byte(n.Data), 0o644); err != nil {
+			return err
+		}
+	}
+	if c.Tree.Find("dev/infiniband") != nil {
+		if err := makeInfiniBandRoot(); err != nil {
+			return err
+		}
+	}
 	if lasting >= 0 {
 		if err := attach(lasting, unix.AT_FDCWD, LaunchState); err != nil {
 			return &fs.PathError{Op: "mount", Path: LaunchState, Err: err}
@@ -170,6 +184,13 @@ func (c Launch) show(lasting int) error {
 		return err
 	}
 	return os.WriteFile(mountsFile, []byte(strings.Join(m.mounts, "\n")), 0o644)
+}
+
+func makeInfiniBandRoot() error {
+	if err := os.MkdirAll(InfiniBandRoot+"/run", 0o755); err != nil {
+		return err
+	}
+	return errors.Join(os.Symlink("/sys", InfiniBandRoot+"/sys"), os.Symlink("/dev", InfiniBandRoot+"/dev"), os.Symlink("../etc", InfiniBandRoot+"/etc"))
 }
 
 // driverLibraries is the folder with the driver's libraries under the names that a driver gives them. The dynamic linker's

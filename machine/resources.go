@@ -102,8 +102,11 @@ func allocate(roots []*root) {
 // ranges are a device's, without addresses. The sizes of registers and of the third range are those of real boards; the
 // second is as large as NVML's BAR1.
 func ranges(f *function) bars {
-	if f.kind == nvswitch {
+	switch f.kind {
+	case nvswitch:
 		return bars{{index: 0, size: 32 * megabyte, wide: true}}
+	case hca:
+		return bars{{index: 0, size: 32 * megabyte, wide: true, ahead: true}}
 	}
 	memory := uint64(256 * megabyte)
 	if total := f.gpu.BAR1Memory.TotalBytes.Or(0); total > megabyte {

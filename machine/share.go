@@ -73,7 +73,7 @@ func (p *pool) count(n *Node) {
 		switch {
 		case child.Mode.IsDir():
 			p.count(child)
-		case !child.Mode.IsRegular() || child.Source != "":
+		case !child.Mode.IsRegular() || child.Source != "" || child.Live:
 		case child.Mode.Perm() != readable:
 			count(p.nodes, child)
 		default:
@@ -93,7 +93,7 @@ func count[K comparable](files map[K]*sharedFile, key K) {
 
 // find returns the shared file that is the node's; nil if it has one of its own.
 func (p *pool) find(n *Node) *sharedFile {
-	if p == nil || n.Source != "" {
+	if p == nil || n.Source != "" || n.Live {
 		return nil
 	}
 	f := p.nodes[n]

@@ -12,6 +12,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/engine/state/caps"
+	"github.com/nvmlfab/nvmlfab/machine/fabric"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -30,6 +31,12 @@ type Options struct {
 	// State is the state directory as links in the tree lead to it: an absolute path, or one from the tree's root, such as
 	// ../root.state. Without it the folders of MIG instances are empty.
 	State string
+	// Fabric has the board's InfiniBand adapters as those of a host; without it the tree has none.
+	Fabric *fabric.Fabric
+	// Host is the host's name in the fabric.
+	Host string
+	// Description is the text of the fabric's description; empty if the host is alone in it.
+	Description string
 	// Profile is the text of a profile file, for programs that see the tree elsewhere than on this machine; none if empty.
 	Profile string
 }
@@ -74,7 +81,7 @@ func New(board *profiles.Board, options Options) *Tree {
 	if len(options.CPUs) == 0 {
 		options.CPUs = []uint32{0}
 	}
-	b := &builder{board: board, options: options, roots: layout(board), tree: folder(), added: map[string]string{},
+	b := &builder{board: board, options: options, roots: layout(board, adaptersOf(board, options)), tree: folder(), added: map[string]string{},
 		driver: board.System.DriverVersion.Or("1")}
 	b.pci()
 	if options.System {
@@ -83,6 +90,7 @@ func New(board *profiles.Board, options Options) *Tree {
 	b.procPCI()
 	b.procDriver()
 	b.modules()
+	b.infiniband()
 	b.nodes()
 	b.libraries()
 	for path, lines := range b.added {
@@ -154,6 +162,9 @@ func (b *builder) libraries() {
 		b.tree.file(ProfileFile, text)
 		b.tree.dir(state.MountPoint)
 	}
+	if text := b.options.Description; text != "" {
+		b.tree.file(FabricFile, text)
+	}
 	from := b.options.Libraries
 	if from == "" {
 		return
@@ -185,22 +196,8 @@ func (b *builder) modules() {
 		{"nvidia", 104071168, []string{"nvidia_uvm", "nvidia_modeset"}},
 	}
 	for _, m := range sizes {
-		dir := "sys/module/" + m.name
-		b.tree.file(dir+"/version", b.driver+"\n")
-		b.tree.file(dir+"/coresize", strconv.Itoa(m.size)+"\n")
-		b.tree.file(dir+"/refcnt", strconv.Itoa(len(m.users))+"\n")
-		b.tree.file(dir+"/initstate", "live\n")
-		b.tree.file(dir+"/taint", "OE\n")
-		b.tree.trigger(dir + "/uevent")
-		b.tree.dir(dir + "/holders")
-		for _, user := range m.users {
-			b.tree.between(dir+"/holders/"+user, "sys/module/"+user)
-		}
-		users := "-"
-		if len(m.users) > 0 {
-			users = strings.Join(m.users, ",") + ","
-		}
-		b.added["proc/modules"] += fmt.Sprintf("%s %d %d %s Live 0x0000000000000000 (OE)\n", m.name, m.size, len(m.users), users)
+		b.module(m.name, m.size, m.users, "OE")
+		b.tree.file("sys/module/"+m.name+"/version", b.driver+"\n")
 	}
 	b.tree.file("sys/module/nvidia_uvm/parameters/uvm_disable_hmm", "N\n")
 	b.tree.file("sys/module/nvidia_drm/parameters/modeset", "N\n")
@@ -212,6 +209,28 @@ func (b *builder) modules() {
 	}
 	lines = append(lines, fmt.Sprintf("%3d nvidia-uvm", majorUVM), fmt.Sprintf("%3d nvidia-caps", majorCaps))
 	b.added["proc/devices"] = strings.Join(lines, "\n") + "\n"
+}
+
+// module writes what is seen of a module; taint says how it differs from the kernel's own.
+func (b *builder) module(name string, size int, users []string, taint string) {
+	dir := "sys/module/" + name
+	b.tree.file(dir+"/coresize", strconv.Itoa(size)+"\n")
+	b.tree.file(dir+"/refcnt", strconv.Itoa(len(users))+"\n")
+	b.tree.file(dir+"/initstate", "live\n")
+	b.tree.file(dir+"/taint", taint+"\n")
+	b.tree.trigger(dir + "/uevent")
+	b.tree.dir(dir + "/holders")
+	list := "-"
+	if len(users) > 0 {
+		list = strings.Join(users, ",") + ","
+	}
+	for _, user := range users {
+		b.tree.between(dir+"/holders/"+user, "sys/module/"+user)
+	}
+	if taint != "" {
+		taint = " (" + taint + ")"
+	}
+	b.added["proc/modules"] += fmt.Sprintf("%s %d %d %s Live 0x0000000000000000%s\n", name, size, len(users), list, taint)
 }
 
 // branch is the number in front of a driver's version.

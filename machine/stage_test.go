@@ -175,7 +175,7 @@ func TestLayout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, r := range layout(all[name]) {
+			for _, r := range layout(all[name], nil) {
 				r.each(func(f *function) {
 					if !f.kind.bridge() {
 						got = append(got, strings.TrimPrefix(f.path(), "sys/devices/"))

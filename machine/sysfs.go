@@ -99,7 +99,7 @@ func (b *builder) function(f *function) {
 }
 
 // driverModules are the modules that drivers come from, where that is not the kernel.
-var driverModules = map[string]string{"nvidia": "nvidia", "nvidia-nvswitch": "nvidia"}
+var driverModules = map[string]string{"nvidia": "nvidia", "nvidia-nvswitch": "nvidia", "mlx5_core": "mlx5_core"}
 
 // resource is the file resource: start, end and flags of each range.
 func (f *function) resource() string {

@@ -18,6 +18,8 @@ type Node struct {
 	Data string
 	// Source is a file of this machine that a file is copied from, instead of Data.
 	Source string
+	// Live says that the content of a file changes later. Such a file is one of its own, and not immutable.
+	Live bool
 	// Major and Minor are the numbers of a device.
 	Major, Minor uint32
 	// Children are what a folder holds.
@@ -88,6 +90,9 @@ func (n *Node) knob(name, data string) { n.put(name, &Node{Mode: changeable, Dat
 
 // trigger puts a file that its owner can only write to.
 func (n *Node) trigger(name string) { n.put(name, &Node{Mode: writable}) }
+
+// live puts a file that can be read and that changes.
+func (n *Node) live(name, data string) { n.put(name, &Node{Mode: readable, Data: data, Live: true}) }
 
 func (n *Node) link(name, target string) {
 	n.put(name, &Node{Mode: fs.ModeSymlink | 0o777, Data: target})

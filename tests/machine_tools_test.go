@@ -88,7 +88,7 @@ func TestMachineTools(t *testing.T) {
 		require.Len(t, nodes, 2)
 		for i, buses := range [][]string{{"29", "3f"}, {"9c", "b2"}} {
 			for _, bus := range buses {
-				assert.Contains(t, nodes[i], "PCI "+bus+":00.0 (3D)")
+				assert.Contains(t, nodes[i], "PCI 0000:"+bus+":00.0 (3D)", "with the domain, since the adapters have others")
 			}
 		}
 	})

@@ -38,9 +38,6 @@ type command struct {
 const description = `mock-ib keeps an InfiniBand subnet that is not there, for ibstat, iblinkinfo, perfquery and other programs that have
 libibmockumad.so preloaded.`
 
-// fabricFile is where a tree has the description of its fabric.
-const fabricFile = "etc/nvmlfab/fabric.yaml"
-
 func main() {
 	var c command
 	parser := kong.Must(&c, kong.Name("mock-ib"), kong.Description(description), kong.Vars{"root": defaultRoot},
@@ -111,27 +108,11 @@ func (c *command) board() (*profiles.Board, error) {
 func (c *command) build(board *profiles.Board, node string) (*fabric.Fabric, error) {
 	name := c.Fabric
 	if name == "" {
-		name = filepath.Join(c.Root, fabricFile)
+		name = filepath.Join(c.Root, machine.FabricFile)
 	}
 	text, err := os.ReadFile(name)
 	if err != nil && (c.Fabric != "" || !errors.Is(err, fs.ErrNotExist)) {
 		return nil, err
 	}
-	boards := map[string]*profiles.Board{"": board}
-	d, err := fabric.Parse(name, text, node, func(profile, host string) ([]fabric.HCA, error) {
-		b := boards[profile]
-		if b == nil {
-			var err error
-			if b, err = profiles.Shipped(profile); err != nil {
-				return nil, err
-			}
-			boards[profile] = b
-		}
-		h, err := machine.FabricHost(b, host)
-		return h.HCAs, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return fabric.New(d)
+	return machine.Subnet(board, node, name, text)
 }

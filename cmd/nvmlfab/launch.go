@@ -146,9 +146,14 @@ func declare(dir string, board *profiles.Board) error {
 }
 
 // showNamespace shows the board to programs in this mount namespace, with a state directory; a fresh one if lasting is empty.
-func (p *profile) showNamespace(libraries string, system bool, lasting string) error {
-	tree := machine.New(p.board, machine.Options{CPUs: onlineCPUs(), System: system, Libraries: libraries, CUDA: libcuda(), State: machine.LaunchState})
-	m := machine.Launch{Tree: tree, Identity: p.base.Name + "\n" + string(p.base.File(p.layers...)), Profile: p.source(), State: lasting}
+// InfiniBand adapters are shown as flags say.
+func (p *profile) showNamespace(libraries string, system bool, lasting string, ib ibFlags) error {
+	options := machine.Options{CPUs: onlineCPUs(), System: system, Libraries: libraries, CUDA: libcuda(), State: machine.LaunchState}
+	if err := ib.adapters(p, &options); err != nil {
+		return err
+	}
+	tree := machine.New(p.board, options)
+	m := machine.Launch{Tree: tree, Identity: p.base.Name + "\n" + ib.IB + "\n" + options.Description + "\n" + string(p.base.File(p.layers...)), Profile: p.source(), State: lasting}
 	dir, err := m.Show()
 	if err != nil {
 		return err
@@ -164,5 +169,11 @@ func (p *profile) showNamespace(libraries string, system bool, lasting string) e
 	}
 	os.Setenv(stateVariable, dir)
 	os.Setenv("SYSTEMD_DEVICE_VERIFY_SYSFS", "0") // otherwise udev's library ignores whatever is not on a sysfs
+	if err := ib.start(machine.InfiniBandRoot, true); err != nil {
+		return err
+	}
+	if err := ib.preload(machine.InfiniBandRoot, true); err != nil {
+		return err
+	}
 	return setLibrary(libraries)
 }

@@ -37,6 +37,7 @@ type commands struct {
 	Hook       hookCmd       `cmd:"" hidden:""`
 	Entered    enteredCmd    `cmd:"" hidden:""`
 	Reap       reapCmd       `cmd:"" hidden:""`
+	IBDaemon   ibDaemonCmd   `cmd:"" name:"ib-daemon" hidden:""`
 }
 
 const description = `nvmlfab shows GPUs that are not there to programs that use NVML.

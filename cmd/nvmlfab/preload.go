@@ -22,8 +22,8 @@ import (
 const preloaded = "libmockfs.so"
 
 // showPreloaded shows the board to a program by a preloaded library, and also to its children if they keep the
-// environment. The state directory is a fresh one if lasting is empty.
-func (p *profile) showPreloaded(libraries, program, lasting string) error {
+// environment. The state directory is a fresh one if lasting is empty. InfiniBand adapters are shown as flags say.
+func (p *profile) showPreloaded(libraries, program, lasting string, ib ibFlags) error {
 	library := filepath.Join(home(), "lib", preloaded)
 	if _, err := os.Stat(library); err != nil {
 		return fmt.Errorf("no %s in %s: run make, or keep the folders bin and lib of a release side by side", preloaded, filepath.Dir(library))
@@ -34,12 +34,17 @@ func (p *profile) showPreloaded(libraries, program, lasting string) error {
 	if err := preloadable(program); err != nil {
 		return err
 	}
+	options := machine.Options{CPUs: onlineCPUs(), Profile: string(p.source())}
+	if err := ib.adapters(p, &options); err != nil {
+		return err
+	}
 	root, err := temporary()
 	if err != nil {
 		return err
 	}
 	states := cmp.Or(lasting, filepath.Join(root, state.MountPoint))
-	err = writePreloaded(machine.New(p.board, machine.Options{CPUs: onlineCPUs(), Profile: string(p.source()), State: states}), root)
+	options.State = states
+	err = writePreloaded(machine.New(p.board, options), root)
 	if err == nil && lasting == "" {
 		err = state.At(states).Prepare(machine.Minors(p.board))
 	}
@@ -52,6 +57,12 @@ func (p *profile) showPreloaded(libraries, program, lasting string) error {
 		library += ":" + others
 	}
 	os.Setenv("LD_PRELOAD", library)
+	if err := ib.start(root, false); err != nil {
+		return err
+	}
+	if err := ib.preload(root, false); err != nil {
+		return err
+	}
 	if err := p.setProfile(filepath.Join(root, machine.ProfileFile)); err != nil {
 		return err
 	}
@@ -145,6 +156,12 @@ func writePreloaded(tree *machine.Tree, dir string) error {
 	for name := range tree.Children {
 		switch name {
 		case "sys", "proc", "etc", "run":
+		case "dev":
+			if ib := tree.Find("dev/infiniband"); ib != nil {
+				tree.Children["dev"] = &machine.Node{Mode: tree.Children["dev"].Mode, Children: map[string]*machine.Node{"infiniband": ib}}
+				break
+			}
+			delete(tree.Children, name)
 		default:
 			delete(tree.Children, name)
 		}

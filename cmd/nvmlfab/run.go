@@ -44,10 +44,11 @@ type runCmd struct {
 	Name      string      `placeholder:"NAME" help:"A name for the run, for the flag --run of other commands; by default the program's process id."`
 	Memory    []gpuMemory `name:"process-memory" sep:"none" placeholder:"SIZE[@GPU]" help:"Put the program on the list of GPU 0, or of that index or UUID, with that much memory, such as 2GiB or 512MiB@1, for as long as it lives. Can be given for several GPUs."`
 	SM        *uint32     `name:"process-sm" placeholder:"PERCENT" help:"How much of these GPUs the program uses."`
-	AsRoot    bool        `name:"as-root" help:"Let an ordinary user be root in the program's namespace, so that the program may change the GPUs."`
-	Namespace bool        `xor:"how" help:"Run the program in a mount namespace or not at all."`
-	Preload   bool        `xor:"how" help:"Preload a library into the program instead of using a mount namespace."`
-	Command   []string    `arg:"" optional:"" name:"cmd" passthrough:"partial" help:"The program and its arguments."`
+	ibFlags   `embed:""`
+	AsRoot    bool     `name:"as-root" help:"Let an ordinary user be root in the program's namespace, so that the program may change the GPUs."`
+	Namespace bool     `xor:"how" help:"Run the program in a mount namespace or not at all."`
+	Preload   bool     `xor:"how" help:"Preload a library into the program instead of using a mount namespace."`
+	Command   []string `arg:"" optional:"" name:"cmd" passthrough:"partial" help:"The program and its arguments."`
 }
 
 func (runCmd) Help() string {
@@ -58,6 +59,7 @@ func (runCmd) Help() string {
     nvmlfab run --profile mine.yaml -- python3 monitor.py --interval 5
     nvmlfab run --gpus 2 --driver 550.163.01 --nvml 12.4 -- nvidia-smi
     nvmlfab run --as-root -- nvidia-smi -i 0 -pl 300
+    nvmlfab run --ib full -- ibstat
     nvmlfab run --process-memory 2GiB --process-sm 60 -- python3 train.py
     nvmlfab run --name lab --state ./lab -- bash      (then, elsewhere: nvmlfab set --run lab …)
 
@@ -143,12 +145,12 @@ func (c *runCmd) prepare(again []string) error {
 		return errors.New("--as-root needs a namespace: leave --preload away")
 	}
 	if c.Preload {
-		err = p.showPreloaded(libraries, c.Command[0], lasting)
+		err = p.showPreloaded(libraries, c.Command[0], lasting, c.ibFlags)
 	} else if err = machine.EnterNamespace(filepath.Join(home(), "lib", "nvmlfab-enter"), again, c.AsRoot); err == nil {
-		err = p.showNamespace(libraries, c.NUMA, lasting)
+		err = p.showNamespace(libraries, c.NUMA, lasting, c.ibFlags)
 	} else if !c.Namespace && !(c.AsRoot && os.Geteuid() != 0) {
 		complain(fmt.Errorf("%w; preloading %s instead", err, preloaded))
-		err = p.showPreloaded(libraries, c.Command[0], lasting)
+		err = p.showPreloaded(libraries, c.Command[0], lasting, c.ibFlags)
 	}
 	if err != nil {
 		return err

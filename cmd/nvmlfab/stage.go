@@ -20,17 +20,18 @@ type stageCmd struct {
 	GPUs    *uint32 `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
 	Driver  string  `placeholder:"VERSION" help:"The driver's version, instead of the profile's."`
 	NVML    string  `name:"nvml" placeholder:"VERSION" help:"The version of NVML, instead of the one that came with the driver."`
+	Fabric  string  `name:"ib-fabric" placeholder:"FILE" help:"A description of the InfiniBand fabric around the machine; by default the machine is alone."`
 	SMI     string  `name:"nvidia-smi" placeholder:"FILE" help:"An nvidia-smi to copy; by default the one in PATH, if there is one."`
 }
 
 func (stageCmd) Help() string {
 	return `Writes what a machine with the profile's GPUs has: the driver's libraries under their names, device nodes (or empty files
-where those cannot be made), /proc/driver/nvidia, what is seen of the driver's modules, and the PCI devices in /sys and
-/proc. A tree that was staged there before is replaced at once. Example:
+where those cannot be made), /proc/driver/nvidia, what is seen of the driver's modules, the PCI devices in /sys and
+/proc, and the profile's InfiniBand adapters. A tree that was staged there before is replaced at once. Example:
 
     nvmlfab stage --root /var/lib/nvmlfab --profile a100-sxm4-40gb
 
-The folder serves as a driver root, as MOCK_PCI_ROOT, and for nvmlfab cdi. The library in it finds the profile there without any
+The folder serves as a driver root, as MOCK_PCI_ROOT and MOCK_IB_ROOT, and for nvmlfab cdi. The library in it finds the profile there without any
 variable. DIR.state beside it is the node's state directory: there setters and nvmlfab set write what they change, which stays
 when the folder is staged anew.`
 }
@@ -48,6 +49,11 @@ func (c stageCmd) Run() error {
 		return err
 	}
 	options := machine.Options{CPUs: onlineCPUs(), System: true, Libraries: libraries, CUDA: libcuda(), SMI: c.SMI, Profile: string(p.source())}
+	if any, err := p.infiniband(c.Fabric, &options); err != nil {
+		return err
+	} else if !any && c.Fabric != "" {
+		return fmt.Errorf("--ib-fabric: the profile %s has no InfiniBand adapters", p.base.Name)
+	}
 	if options.SMI == "" {
 		options.SMI, _ = exec.LookPath("nvidia-smi")
 	}

@@ -7,7 +7,7 @@
 // threads and processes share the descriptor. A daemon that is dead or does not answer gives EIO.
 //
 // Which file an open leads to is found out after it was made: by then the other preloaded libraries have followed the path
-// into the staged tree, where an ordinary file stands for each device.
+// into the staged tree, where an ordinary file or a socket stands for each device.
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -294,22 +294,37 @@ static inline bool may_be(int fd, const char *path) {
   return fd >= 0 && full() && (strstr(path, "umad") || strstr(path, "issm"));
 }
 
-#define OPENS(name, parameters, arguments)                                    \
-  INTERPOSE(int, name, parameters)                                            \
-  int my_##name parameters {                                                  \
-    int fd = NEXT(name) arguments;                                            \
-    return may_be(fd, path) && !(flags & O_PATH) ? settle_open(fd, flags) : fd; \
+INTERPOSE(int, openat, (int dirfd, const char *path, int flags, mode_t permissions))
+
+// open_socket opens a device for which a socket stands in the tree. The kernel refuses to open a socket by ENXIO, but opens it
+// by O_PATH, which is enough to tell what it is.
+static __attribute__((noinline)) int open_socket(int dirfd, const char *path, int flags) {
+  int fd = NEXT(openat)(dirfd, path, O_PATH | O_CLOEXEC | (flags & O_NOFOLLOW), 0), kind;
+  if (fd >= 0 && which(fd, &kind) >= 0) return settle_open(fd, flags);
+  if (fd >= 0) kernel_close(fd);
+  errno = ENXIO;
+  return -1;
+}
+
+#define OPENS(name, parameters, arguments, dirfd)                                                       \
+  int my_##name parameters {                                                                            \
+    int fd = NEXT(name) arguments;                                                                      \
+    if (__builtin_expect(fd < 0 && errno == ENXIO, 0) && full()) return open_socket(dirfd, path, flags); \
+    return may_be(fd, path) && !(flags & O_PATH) ? settle_open(fd, flags) : fd;                         \
   }
 
-OPENS(open, (const char *path, int flags, mode_t permissions), (path, flags, permissions))
+OPENS(openat, (int dirfd, const char *path, int flags, mode_t permissions), (dirfd, path, flags, permissions), dirfd)
+ALSO(openat64, openat)
+INTERPOSE(int, open, (const char *path, int flags, mode_t permissions))
+OPENS(open, (const char *path, int flags, mode_t permissions), (path, flags, permissions), AT_FDCWD)
 ALSO(open64, open)
 ALSO(__open, open)
 ALSO(__open64, open)
-OPENS(openat, (int dirfd, const char *path, int flags, mode_t permissions), (dirfd, path, flags, permissions))
-ALSO(openat64, openat)
-OPENS(__open_2, (const char *path, int flags), (path, flags))
+INTERPOSE(int, __open_2, (const char *path, int flags))
+OPENS(__open_2, (const char *path, int flags), (path, flags), AT_FDCWD)
 ALSO(__open64_2, __open_2)
-OPENS(__openat_2, (int dirfd, const char *path, int flags), (dirfd, path, flags))
+INTERPOSE(int, __openat_2, (int dirfd, const char *path, int flags))
+OPENS(__openat_2, (int dirfd, const char *path, int flags), (dirfd, path, flags), dirfd)
 ALSO(__openat64_2, __openat_2)
 
 // ---- Reading --------------------------------------------------------------------------------------------------------
