@@ -87,6 +87,29 @@ topology: {root_complexes: [
 
 	s = gpu(t, like("topology: {default_level: multiple}")).Snapshot()
 	answers(t, 1)(InternalSlot23(s, "0000:53:00.0", "0000:64:00.0"))
+
+	s = gpu(t, "extends: dgx-h100\n").Snapshot()
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{
+		{"0000:1b:00.0", "0000:18:00.0", 1}, // a GPU and its adapter
+		{"0000:1b:00.0", "0000:40:00.0", 3},
+		{"0000:1b:00.0", "0000:9a:00.0", 4},
+		{"0000:29:00.0", "0000:29:00.1", 0}, // two functions of a card
+		{"0000:29:00.0", "0000:1b:00.0", 3},
+		{"0000:18:00.0", "0000:dc:00.0", 4},
+	} {
+		answers(t, c.want)(InternalSlot23(s, c.a, c.b))
+	}
+
+	s = gpu(t, "extends: h100\n").Snapshot()
+	answers(t, 1)(InternalSlot23(s, "0000:54:00.0", "0000:53:00.0"))
+	answers(t, 4)(InternalSlot23(s, "0000:54:00.0", "0000:64:00.0"))
+	s = gpu(t, "count: 2\ndevice_defaults: {topology: {default_level: node}}\ndevices: [{pci: {bus_id: \"0000:01:00.0\"}}, {pci: {bus_id: \"0000:81:00.0\"}}]\ninfiniband: {enabled: true}\n").Snapshot()
+	answers(t, 2)(InternalSlot23(s, "0000:02:00.0", "0000:01:00.0")) // no bus is left for a switch
+	answers(t, 3)(InternalSlot23(s, "0000:02:00.0", "0000:81:00.0"))
+	answers(t, 3)(InternalSlot23(s, "0000:02:00.0", "0000:82:00.0"))
 }
 
 func TestSlotsOfProcesses(t *testing.T) {

@@ -55,13 +55,44 @@ func distance(a, b *engine.Device) abi.GpuTopologyLevel_t {
 	return across(rootComplex(a), rootComplex(b), a.Topology.DefaultLevel)
 }
 
-// route is the level of the path between two PCI devices, one of which need not be a GPU.
+// route is the level of the path between two PCI devices, one of which need not be a GPU. Two functions of one card have one
+// switch above them, and devices below a switch that the profile puts there have its ports between them. An adapter beside a GPU
+// is as far from everything else as that GPU is.
 func route(s *engine.Snapshot, a, b profiles.BusID) abi.GpuTopologyLevel_t {
 	x, y := s.DeviceByBusID(a), s.DeviceByBusID(b)
 	if x != nil && y != nil {
 		return distance(x, y)
 	}
-	return across(hostBridge(s.Board, a), hostBridge(s.Board, b), profiles.Opt[string]{})
+	if a.Card() == b.Card() {
+		return abi.TOPOLOGY_SINGLE
+	}
+	for _, shared := range s.Board.PCISwitches() {
+		if shared.Has(a) && shared.Has(b) {
+			return abi.TOPOLOGY_MULTIPLE
+		}
+	}
+	bridgeA, bridgeB := hostBridge(s.Board, a), hostBridge(s.Board, b)
+	if bridgeA != nil && bridgeB != nil {
+		return across(bridgeA, bridgeB, profiles.Opt[string]{})
+	}
+	x, y = beside(s, a, x), beside(s, b, y)
+	switch {
+	case x == nil || y == nil:
+		return across(bridgeA, bridgeB, profiles.Opt[string]{})
+	case x.Key() == y.Key():
+		return abi.TOPOLOGY_HOSTBRIDGE
+	}
+	return distance(x, y)
+}
+
+// beside is the GPU next to which an InfiniBand adapter is, or else the GPU d that the device itself is; nil if there is none.
+func beside(s *engine.Snapshot, id profiles.BusID, d *engine.Device) *engine.Device {
+	for _, adapter := range s.Board.Adapters("") {
+		if adapter.BusID == id && adapter.GPU >= 0 {
+			return s.DeviceByBusID(s.Board.Devices[adapter.GPU].PCI.BusID.Value)
+		}
+	}
+	return d
 }
 
 // DeviceGetTopologyCommonAncestor is the level of the path between two GPUs.
