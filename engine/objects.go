@@ -69,18 +69,3 @@ func (o *owned) Free() {
 	g := o.snapshot.generation
 	g.engine.host.Release(g.number, o.handle)
 }
-
-// GpmSample holds the counts of a GPU at the time of the sample.
-type GpmSample struct{ owned }
-
-// NewGpmSample makes an empty sample, as NewEventSet makes a set.
-func (s *Snapshot) NewGpmSample() (*GpmSample, abi.Return) {
-	o, ret := s.own(host.GpmSample)
-	return &GpmSample{o}, ret
-}
-
-// GpmSample is the sample that a handle stands for; INVALID_ARGUMENT if there is none.
-func (s *Snapshot) GpmSample(handle uintptr, _ Need) (*GpmSample, abi.Return) {
-	o, ret := s.owned(handle, host.GpmSample)
-	return &GpmSample{o}, ret
-}

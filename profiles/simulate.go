@@ -57,6 +57,8 @@ type GPM struct {
 	PCIeTxMiBPerSec Opt[uint64] `yaml:"pcie_tx_mib_per_sec"`
 	// PCIeRxMiBPerSec is what the GPU receives at full load, in MiB/s.
 	PCIeRxMiBPerSec Opt[uint64] `yaml:"pcie_rx_mib_per_sec"`
+	// Streaming says that the counters run all the time, not just while a program samples.
+	Streaming Opt[Enabled] `yaml:"streaming"`
 }
 
 // Failure makes a GPU fail.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -179,6 +180,9 @@ func (m *migLife) run() {
 
 // cut cuts a GPU instance in every way.
 func (m *migLife) cut(gi nvml.GpuInstance, p *profiles.GPUInstanceProfile, id uint32, told func(string)) {
+	supported := m.d.GPM.Supported.Or(slices.Contains([]string{"hopper", "blackwell"}, m.d.Architecture.Value))
+	m.sampled(when(supported, nvml.SUCCESS), profiles.Opt[uint32]{},
+		func(s nvml.GpmSample) nvml.Return { return m.dev.GpmMigSampleGet(int(id), s) }, "nvmlGpmMigSampleGet")
 	ways := 0
 	for kind := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
 		way, ret := gi.GetComputeInstanceProfileInfo(kind, 0)

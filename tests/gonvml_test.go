@@ -178,7 +178,7 @@ func show(t *testing.T, b *profiles.Board, program string, seen map[string]bool,
 			names := &caller{t, names.in, names.out}
 			for _, check := range []func(nvml.Device, *profiles.Device){
 				c.lookup, c.identity, c.pci, c.memory, c.modes, c.health, c.errors, c.power, c.thermal, c.clocks,
-				c.utilization, c.processes, c.accounting, c.topology, c.binds, c.links, c.fabric, c.fields, c.states, c.details,
+				c.utilization, c.processes, c.accounting, c.topology, c.binds, c.links, c.fabric, c.fields, c.states, c.details, c.gpm,
 				c.vgpu,
 			} {
 				check(dev, &b.Devices[i])

@@ -211,3 +211,21 @@ func (t *Tx) Hostname(i int, name string) abi.Return {
 	}
 	return t.put(i, profiles.Settings{"hostname": name})
 }
+
+// MonitorsPerformance reports whether a GPU has performance monitoring: those from Hopper on have, unless the profile says
+// otherwise.
+func MonitorsPerformance(d *profiles.Device) bool {
+	return d.GPM.Supported.Or(d.Architecture.Valid && !older(d, "hopper"))
+}
+
+// GPMStreaming lets the counters of performance monitoring run all the time, or not.
+func (t *Tx) GPMStreaming(i int, on uint32) abi.Return {
+	d, err := t.Device(i)
+	switch {
+	case err != nil || !MonitorsPerformance(d):
+		return abi.ERROR_NOT_SUPPORTED
+	case on > 1:
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	return t.put(i, profiles.Settings{"gpm.streaming": on == 1})
+}

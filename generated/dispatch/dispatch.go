@@ -299,6 +299,11 @@ var calls = [...]Function{
 	288: callDeviceGetMemClkVfOffset,
 	291: callDeviceGetTargetFanSpeed,
 	292: callDeviceSetMemClkVfOffset,
+	294: callGpmMetricsGet,
+	295: callGpmQueryDeviceSupport,
+	296: callGpmSampleAlloc,
+	297: callGpmSampleFree,
+	298: callGpmSampleGet,
 	302: callDeviceGetFanControlPolicy_v2,
 	303: callDeviceGetGpuFabricInfo,
 	304: callDeviceGetGpuMaxPcieLinkGeneration,
@@ -310,6 +315,7 @@ var calls = [...]Function{
 	310: callDeviceSetNvLinkDeviceLowPowerThreshold,
 	311: callDeviceSetVgpuSchedulerState,
 	312: callGetVgpuDriverCapabilities,
+	313: callGpmMigSampleGet,
 	314: callGpuInstanceCreateComputeInstanceWithPlacement,
 	315: callGpuInstanceGetComputeInstancePossiblePlacements,
 	318: callDeviceGetConfComputeMemSizeInfo,
@@ -323,6 +329,8 @@ var calls = [...]Function{
 	326: callDeviceGetSramEccErrorStatus,
 	327: callDeviceGetSupportedClocksEventReasons,
 	329: callDeviceSetPowerManagementLimit_v2,
+	330: callGpmQueryIfStreamingEnabled,
+	331: callGpmSetStreamingEnabled,
 	334: callSystemGetConfComputeState,
 	338: callDeviceGetC2cModeInfoV,
 	339: callDeviceGetGpuFabricInfoV,
@@ -5833,6 +5841,132 @@ func callGetVgpuVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	marshal.Put(p0, unsafe.Pointer(&v0), 8)
 	marshal.Put(p1, unsafe.Pointer(&v1), 8)
 	return abi.SUCCESS
+}
+
+func callGpmMetricsGet(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n0 int
+	switch *(*uint32)(p0) {
+	case 0x1:
+		n0 = 3944
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	ok := marshal.Counted(&n0, p0, unsafe.Offsetof(abi.GpmMetricsGet_t{}.NumMetrics), 24, 40, 477)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v0 abi.GpmMetricsGet_t
+	marshal.Get(unsafe.Pointer(&v0), p0, n0)
+	ret := handwritten.GpmMetricsGet(s, &v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p0, unsafe.Pointer(&v0), n0)
+	return abi.SUCCESS
+}
+
+func callGpmMigSampleGet(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	v2, ret := s.GpmSample(marshal.Word[uintptr](a, 2), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.GpmMigSampleGet(v0, marshal.Word[uint32](a, 1), v2)
+}
+
+func callGpmQueryDeviceSupport(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var n1 int
+	switch *(*uint32)(p1) {
+	case 0x1:
+		n1 = 8
+	default:
+		return abi.ERROR_ARGUMENT_VERSION_MISMATCH
+	}
+	var v1 abi.GpmSupport_t
+	marshal.Get(unsafe.Pointer(&v1), p1, n1)
+	ret = handwritten.GpmQueryDeviceSupport(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), n1)
+	return abi.SUCCESS
+}
+
+func callGpmQueryIfStreamingEnabled(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.GpmQueryIfStreamingEnabled(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callGpmSampleAlloc(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p0 := marshal.Pointer(a, 0)
+	if p0 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r0, ret := handwritten.GpmSampleAlloc(s)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	h0, ret := r0.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p0) = h0
+	return abi.SUCCESS
+}
+
+func callGpmSampleFree(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.GpmSample(marshal.Word[uintptr](a, 0), 0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.GpmSampleFree(v0)
+}
+
+func callGpmSampleGet(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	v1, ret := s.GpmSample(marshal.Word[uintptr](a, 1), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.GpmSampleGet(v0, v1)
+}
+
+func callGpmSetStreamingEnabled(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	return handwritten.GpmSetStreamingEnabled(v0, marshal.Word[uint32](a, 1))
 }
 
 func callGpuInstanceCreateComputeInstance(s *engine.Snapshot, a unsafe.Pointer) abi.Return {

@@ -1992,56 +1992,50 @@ nvmlReturn_t nvmlGetVgpuVersion(nvmlVgpuVersion_t *supported, nvmlVgpuVersion_t 
 
 nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *metricsGet)
 {
-    (void)metricsGet;
-    return nvmlfab_stub(11008086);
+    const uint64_t a[] = {NVMLFAB_WORD(metricsGet)};
+    return nvmlfab_gate(294, 11008086, a);
 }
 
 nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int gpuInstanceId, nvmlGpmSample_t gpmSample)
 {
-    (void)device;
-    (void)gpuInstanceId;
-    (void)gpmSample;
-    return nvmlfab_stub(12000076);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(gpuInstanceId), NVMLFAB_WORD(gpmSample)};
+    return nvmlfab_gate(313, 12000076, a);
 }
 
 nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *gpmSupport)
 {
-    (void)device;
-    (void)gpmSupport;
-    return nvmlfab_stub(11008086);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(gpmSupport)};
+    return nvmlfab_gate(295, 11008086, a);
 }
 
 nvmlReturn_t nvmlGpmQueryIfStreamingEnabled(nvmlDevice_t device, unsigned int *state)
 {
-    (void)device;
-    (void)state;
-    return nvmlfab_stub(12002140);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(state)};
+    return nvmlfab_gate(330, 12002140, a);
 }
 
 nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t *gpmSample)
 {
-    (void)gpmSample;
-    return nvmlfab_stub(11008086);
+    const uint64_t a[] = {NVMLFAB_WORD(gpmSample)};
+    return nvmlfab_gate(296, 11008086, a);
 }
 
 nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t gpmSample)
 {
-    (void)gpmSample;
-    return nvmlfab_stub(11008086);
+    const uint64_t a[] = {NVMLFAB_WORD(gpmSample)};
+    return nvmlfab_gate(297, 11008086, a);
 }
 
 nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t gpmSample)
 {
-    (void)device;
-    (void)gpmSample;
-    return nvmlfab_stub(11008086);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(gpmSample)};
+    return nvmlfab_gate(298, 11008086, a);
 }
 
 nvmlReturn_t nvmlGpmSetStreamingEnabled(nvmlDevice_t device, unsigned int state)
 {
-    (void)device;
-    (void)state;
-    return nvmlfab_stub(12002140);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(state)};
+    return nvmlfab_admin_gate(331, 12002140, a);
 }
 
 nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t gpuInstance, unsigned int profileId, nvmlComputeInstance_t *computeInstance)
