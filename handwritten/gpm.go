@@ -103,6 +103,8 @@ func gpmMetric(d *engine.Device, id abi.GpmMetricId_t, loads profiles.Utilizatio
 		}
 		rate, ret := opt(most)
 		return float64(rate) * float64(loads.GPU.Value) / 100, ret
+	case within(abi.GPM_METRIC_NVENC_0_UTIL, abi.GPM_METRIC_NVENC_3_UTIL):
+		return percent(loads.Encoder)
 	case within(abi.GPM_METRIC_NVDEC_0_UTIL, abi.GPM_METRIC_NVDEC_7_UTIL):
 		return percent(loads.Decoder)
 	case within(abi.GPM_METRIC_NVJPG_0_UTIL, abi.GPM_METRIC_NVJPG_7_UTIL):

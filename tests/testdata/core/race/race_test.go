@@ -59,6 +59,15 @@ func parts(d *engine.Device) (list []*engine.ComputeInstance) {
 	return list
 }
 
+// samples is a sample of its own, which nobody else frees.
+func samples(d *engine.Device) []*engine.GpmSample {
+	sample, ret := d.Snapshot().NewGpmSample()
+	if ret != abi.SUCCESS {
+		return nil
+	}
+	return []*engine.GpmSample{sample}
+}
+
 func TestRace(t *testing.T) {
 	host := enginetest.New("NVMLFAB_STATE_DIR", t.TempDir(), "MOCK_NVML_CONFIG", enginetest.Write(t, divided))
 	l := &lives{engine: engine.New(host), host: host}
