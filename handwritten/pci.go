@@ -147,6 +147,9 @@ func DeviceGetPcieThroughput(d *engine.Device, counter abi.PcieUtilCounter_t) (u
 	return 0, abi.ERROR_INVALID_ARGUMENT
 }
 
+// DeviceGetIrqNum is the number of the GPU's interrupt.
+func DeviceGetIrqNum(d *engine.Device) (uint32, abi.Return) { return opt(d.IRQ) }
+
 // DeviceGetBusType is PCI Express for every GPU that has such a link.
 func DeviceGetBusType(d *engine.Device) (abi.BusType_t, abi.Return) {
 	return opt(profiles.Opt[abi.BusType_t]{Value: abi.BUS_TYPE_PCIE, Valid: d.PCIe.MaxLinkGen.Valid})

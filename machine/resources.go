@@ -77,7 +77,8 @@ func (s *space) take(b *bar) {
 	}
 }
 
-// allocate gives every function its ranges and interrupt. A bridge has those of the functions below it.
+// allocate gives every function its ranges and interrupt. A bridge has those of the functions below it, and a GPU has
+// the interrupt that the profile gives it.
 func allocate(roots []*root) {
 	s := space{lowStart, highStart}
 	irq := 64
@@ -85,6 +86,9 @@ func allocate(roots []*root) {
 		r.each(func(f *function) {
 			f.irq = irq
 			irq++
+			if f.gpu != nil {
+				f.irq = int(f.gpu.IRQ.Or(uint32(f.irq)))
+			}
 			if f.kind.bridge() {
 				return
 			}

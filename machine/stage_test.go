@@ -27,7 +27,7 @@ func boards(t *testing.T) map[string]*profiles.Board {
 	t.Helper()
 	all := map[string]*profiles.Board{
 		"many":  parse(t, "extends: t4\ncount: 100\n"),
-		"empty": parse(t, "count: 2\n"),
+		"empty": parse(t, "count: 2\ndevices: [{irq: 174}]\n"),
 		"domains": parse(t, `
 extends: t4
 count: 2
@@ -105,6 +105,10 @@ func checkGPU(t *testing.T, tree *Tree, d *profiles.Device) {
 	assert.Contains(t, information.Data, fmt.Sprintf("\nDevice Minor: \t %d\n", Minor(d)))
 	assert.Contains(t, information.Data, "\nGPU UUID: \t "+string(d.UUID)+"\n")
 	assert.NotNil(t, tree.Find(fmt.Sprintf("dev/nvidia%d", Minor(d))))
+	if d.IRQ.Valid {
+		assert.Equal(t, fmt.Sprintf("%d\n", d.IRQ.Value), get("irq"))
+		assert.Contains(t, information.Data, fmt.Sprintf("\nIRQ:     \t %d\n", d.IRQ.Value))
+	}
 
 	// Every bridge above the GPU knows the GPU's bus.
 	for above := path.Dir(dir); path.Base(path.Dir(above)) != "devices"; above = path.Dir(above) {

@@ -49,6 +49,8 @@ type Properties struct {
 	InfoROM InfoROM `yaml:"inforom"`
 	// Hostname is the name that the GPU has in its machine's network.
 	Hostname Opt[string] `yaml:"hostname" longest:"63"`
+	// IRQ is the number of the GPU's interrupt.
+	IRQ Opt[uint32] `yaml:"irq" fixed:"yes"`
 	// AddressingMode is how the GPU addresses the host's memory.
 	AddressingMode Opt[string] `yaml:"addressing_mode" enum:"none,hmm,ats"`
 	// RecoveryAction is what the driver recommends to do about the GPU.

@@ -88,6 +88,7 @@ func (c *checker) details(dev nvml.Device, d *profiles.Device) {
 	c.says("nvmlDeviceGetEncoderCapacity", nvml.ERROR_INVALID_ARGUMENT)(dev.GetEncoderCapacity(nvml.ENCODER_QUERY_UNKNOWN))
 
 	c.says("nvmlDeviceGetInforomConfigurationChecksum", given(d.InfoROM.Checksum))(dev.GetInforomConfigurationChecksum())
+	c.says("nvmlDeviceGetIrqNum", given(d.IRQ))(dev.GetIrqNum())
 	c.says("nvmlDeviceGetBusType", when(d.PCIe.MaxLinkGen.Valid, nvml.BUS_TYPE_PCIE))(dev.GetBusType())
 	c.says("nvmlDeviceGetNumaNodeId", given(d.Memory.NUMANode))(dev.GetNumaNodeId())
 	c.says("nvmlDeviceGetHostname_v1", given(d.Hostname))(dev.GetHostname_v1())

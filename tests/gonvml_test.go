@@ -28,6 +28,7 @@ system: {driver_version: 615.36.04}
 device_defaults:
   multi_gpu_board: true
   hostname: gpu-a
+  irq: 131
   power_mizer: {mode: auto, modes: [adaptive, prefer_maximum]}
   performance_states:
     - {state: P0, graphics_min_mhz: 210, graphics_max_mhz: 2100, memory_min_mhz: 9501, memory_max_mhz: 9501}

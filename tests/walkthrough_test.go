@@ -74,13 +74,13 @@ func TestWalkthrough(t *testing.T) {
 	generator := func(t *testing.T, args ...string) outcome {
 		return runIn(t, dir, nil, "go", append([]string{"run", "./generator"}, args...)...)
 	}
-	const symbol = "nvmlDeviceGetIrqNum"
+	const symbol = "nvmlSystemGetConfComputeGpusReadyState"
 
 	t.Run("retire a stub and declare an entry of nvidia-smi's table", func(t *testing.T) {
 		commit(t, dir)
 		require.Contains(t, generator(t, "--missing").succeeds(t).stdout, symbol)
-		write(t, `// DeviceGetIrqNum answers the number of the GPU's interrupt.
-func DeviceGetIrqNum(dev *engine.Device) (uint32, abi.Return) { return 174, abi.SUCCESS }
+		write(t, `// SystemGetConfComputeGpusReadyState says that confidential GPUs take work.
+func SystemGetConfComputeGpusReadyState(s *engine.Snapshot) (uint32, abi.Return) { return 1, abi.SUCCESS }
 `)
 		assert.NotZero(t, generator(t, "--check").code, "generated/ is stale now")
 		generator(t).succeeds(t)
@@ -117,7 +117,7 @@ func InternalSlot255(dev *engine.Device, walk *abi.InternalWalk_t) abi.Return {
 		}, changed(t, dir), "the files that CONTRIBUTING.md names, seven at most")
 
 		runIn(t, dir, nil, "make", "--no-print-directory", "lib").succeeds(t)
-		for name, want := range map[string][2]string{"irq": {"0 174\n", "3 0\n"}, "walk": {"0 3 9\n", "3 0 0\n"}} {
+		for name, want := range map[string][2]string{"ready": {"0 1\n", "3 0\n"}, "walk": {"0 3 9\n", "3 0 0\n"}} {
 			program := compile(t, name, linked()...)
 			assert.Equal(t, want[0], run(t, with(filepath.Join(dir, "dist", "lib")), program).succeeds(t).stdout)
 			assert.Equal(t, want[1], run(t, with(library), program).succeeds(t).stdout, "the library without the functions")
@@ -126,20 +126,20 @@ func InternalSlot255(dev *engine.Device, walk *abi.InternalWalk_t) abi.Return {
 
 	// The line of each mistake, counted with the head.
 	for name, mistake := range map[string]struct{ text, line string }{
-		"wrong parameter": {"func DeviceGetIrqNum(dev *engine.Device, sensor uint32) (uint32, abi.Return) {\n\treturn 0, abi.SUCCESS\n}\n", "8"},
-		"wrong result":    {"func DeviceGetIrqNum(dev *engine.Device) (string, abi.Return) {\n\treturn \"\", abi.SUCCESS\n}\n", "8"},
-		"unknown symbol":  {"func DeviceGetIrqNumber(dev *engine.Device) (uint32, abi.Return) {\n\treturn 0, abi.SUCCESS\n}\n", "8"},
-		"unknown directive": {"//nvml:symbol nvmlDeviceGetIrqNumber\nfunc DeviceGetIrqNum(dev *engine.Device) (uint32, abi.Return) {\n" +
+		"wrong parameter": {"func SystemGetConfComputeGpusReadyState(s *engine.Snapshot, sensor uint32) (uint32, abi.Return) {\n\treturn 0, abi.SUCCESS\n}\n", "8"},
+		"wrong result":    {"func SystemGetConfComputeGpusReadyState(s *engine.Snapshot) (string, abi.Return) {\n\treturn \"\", abi.SUCCESS\n}\n", "8"},
+		"unknown symbol":  {"func SystemGetConfComputeGpusReadiness(s *engine.Snapshot) (uint32, abi.Return) {\n\treturn 0, abi.SUCCESS\n}\n", "8"},
+		"unknown directive": {"//nvml:symbol nvmlSystemGetConfComputeGpusReadiness\nfunc SystemGetConfComputeGpusReadyState(s *engine.Snapshot) (uint32, abi.Return) {\n" +
 			"\treturn 0, abi.SUCCESS\n}\n", "8"},
-		"duplicate": {"func DeviceGetIrqNum(dev *engine.Device) (uint32, abi.Return) { return 0, abi.SUCCESS }\n\n" +
-			"//nvml:symbol nvmlDeviceGetIrqNum\nfunc InterruptNumber(dev *engine.Device) (uint32, abi.Return) { return 0, abi.SUCCESS }\n", "1[01]"},
+		"duplicate": {"func SystemGetConfComputeGpusReadyState(s *engine.Snapshot) (uint32, abi.Return) { return 0, abi.SUCCESS }\n\n" +
+			"//nvml:symbol nvmlSystemGetConfComputeGpusReadyState\nfunc Ready(s *engine.Snapshot) (uint32, abi.Return) { return 0, abi.SUCCESS }\n", "1[01]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			write(t, mistake.text)
 			out := generator(t)
 			assert.NotZero(t, out.code)
 			assert.Regexp(t, `(?m)^handwritten/walkthrough\.go:`+mistake.line+`:`, out.stderr)
-			assert.Contains(t, out.stderr, "GetIrqNum")
+			assert.Contains(t, out.stderr, "GetConfComputeGpusRead")
 		})
 	}
 }

@@ -269,6 +269,7 @@ var calls = [...]Function{
 	257: callDeviceGetComputeRunningProcesses_v3,
 	258: callDeviceGetGpuInstanceProfileInfoV,
 	259: callDeviceGetGraphicsRunningProcesses_v3,
+	260: callDeviceGetIrqNum,
 	261: callDeviceGetMPSComputeRunningProcesses_v3,
 	262: callDeviceGetMemoryBusWidth,
 	263: callDeviceGetMemoryInfo_v2,
@@ -2677,6 +2678,23 @@ func callDeviceGetInforomVersion(s *engine.Snapshot, a unsafe.Pointer) abi.Retur
 	if ret = marshal.PutText(p2, marshal.Word[uint32](a, 3), r2); ret != abi.SUCCESS {
 		return ret
 	}
+	return abi.SUCCESS
+}
+
+func callDeviceGetIrqNum(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.DeviceGetIrqNum(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p1) = r1
 	return abi.SUCCESS
 }
 

@@ -756,9 +756,8 @@ nvmlReturn_t nvmlDeviceGetInforomVersion(nvmlDevice_t device, nvmlInforomObject_
 
 nvmlReturn_t nvmlDeviceGetIrqNum(nvmlDevice_t device, unsigned int *irqNum)
 {
-    (void)device;
-    (void)irqNum;
-    return nvmlfab_stub(11006055);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(irqNum)};
+    return nvmlfab_gate(260, 11006055, a);
 }
 
 nvmlReturn_t nvmlDeviceGetJpgUtilization(nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
