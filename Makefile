@@ -290,7 +290,7 @@ test: setup
 	$(call phase,unit tests,$(call gotest,$$(go list ./... | grep -v '/tests$$')))
 	$(call phase,engine under the race detector,$(call gotest,-race ./handwritten/... ./engine/... ./library/...))
 	$(call phase,build,$(MAKE) --no-print-directory all)
-	$(call phase,end-to-end tests,$(call gotest,-count=1 ./tests))
+	$(call phase,end-to-end tests,$(call gotest,-count=1 -parallel 8 ./tests))
 	$(call phase,kernel modules in a virtual machine,{ \
 	  $(MAKE) --no-print-directory -C kernel test-kernel || failed=1; \
 	  $(MAKE) --no-print-directory -C kernel test-kernel KERNEL=6.12 SHORT=1 || failed=1; [ -z "$${failed:-}" ]; } 2>&1 | tee -a $(log))

@@ -15,7 +15,11 @@ func DeviceGetMigMode(d *engine.Device) (current, pending uint32, ret abi.Return
 }
 
 // DeviceSetMigMode switches MIG mode on or off. The mode is in force at once, so the status of the activation is SUCCESS.
+// It answers NO_PERMISSION to a program that sees only some MIG devices, since it would take away instances of others.
 func DeviceSetMigMode(d *engine.Device, on uint32) (activation, ret abi.Return) {
+	if d.MIG.Visible != nil {
+		return abi.SUCCESS, abi.ERROR_NO_PERMISSION
+	}
 	return abi.SUCCESS, d.Change(func(t *change.Tx, i int) abi.Return { return t.MigMode(i, abi.EnableState_t(on)) })
 }
 

@@ -66,7 +66,7 @@ func TestDevicePlugin(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(programs) })
 	require.NoError(t, err)
 	const calm = 30 * time.Second
-	for _, name := range kinds {
+	for _, name := range profiles.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			log := filepath.Join(t.TempDir(), "log")

@@ -608,7 +608,7 @@ func TestMIGHidden(t *testing.T) {
 	assert.Equal(t, []string{"  MIG 3g.40gb     Device  0:"}, regexp.MustCompile(`(?m)^  MIG .*:`).FindAllString(strings.ReplaceAll(
 		part.run(t, "-L").succeeds(t).stdout, " (UUID", "\n"), -1))
 	before := n.run(t, "-L").succeeds(t).stdout
-	for _, line := range []string{"mig -cgi 19", "mig -cgi 19:3", "mig -cgi 19:0", "mig -dci", "mig -dgi", "mig -cci -gi 2"} {
+	for _, line := range []string{"mig -cgi 19", "mig -cgi 19:3", "mig -cgi 19:0", "mig -dci", "mig -dgi", "mig -cci -gi 2", "-mig 0"} {
 		out := part.run(t, line)
 		assert.EqualValues(t, nvml.ERROR_NO_PERMISSION, out.code, "%s: %s", line, out.stdout)
 		assert.Contains(t, out.stdout, "Insufficient Permissions", line)
