@@ -41,7 +41,7 @@ func migBoards(t *testing.T) map[string]string {
 }
 
 // migLives drives the whole life of instances with go-nvml on each board.
-func migLives(t *testing.T, program string, seen map[string]bool) {
+func migLives(t *testing.T, program string, seen answers) {
 	needsRoot(t)
 	for name, text := range migBoards(t) {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func migLives(t *testing.T, program string, seen map[string]bool) {
 			defer func() { assert.Equal(t, nvml.SUCCESS, lib.Shutdown()) }()
 			dev, ret := lib.DeviceGetHandleByIndex(0)
 			require.Equal(t, nvml.SUCCESS, ret)
-			c := &checker{T: t, lib: lib, board: b, known: known(t, b), seen: seen}
+			c := &checker{T: t, lib: lib, board: b, known: known(t, b), seen: seen, name: name}
 			life := &migLife{checker: c, dev: dev, d: &b.Devices[0]}
 			life.run()
 			life.byName(newCaller(t, program, "MOCK_NVML_CONFIG="+path, "NVMLFAB_STATE_DIR="+t.TempDir()))
@@ -115,7 +115,8 @@ func (m *migLife) run() {
 		v, ret := m.dev.GetGpuInstanceProfileInfoV(kind).V2()
 		require.Equal(m, nvml.SUCCESS, ret)
 		assert.Equal(m, info.Id, v.Id)
-		m.seen["nvmlDeviceGetGpuInstanceProfileInfo"], m.seen["nvmlDeviceGetGpuInstanceProfileInfoV"] = true, true
+		m.seen.note("nvmlDeviceGetGpuInstanceProfileInfo", m.name, true)
+		m.seen.note("nvmlDeviceGetGpuInstanceProfileInfoV", m.name, true)
 	}
 	require.Len(m, infos, len(table), "every row has a number")
 	for i := range table {

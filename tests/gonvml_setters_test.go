@@ -32,7 +32,7 @@ device_defaults:
 `
 
 // setByGo calls each setter through go-nvml, and then the getter of what it sets.
-func setByGo(t *testing.T, program string, seen map[string]bool) {
+func setByGo(t *testing.T, program string, seen answers) {
 	needsRoot(t)
 	path := filepath.Join(t.TempDir(), "profile.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(tunable), 0o644))
@@ -46,7 +46,7 @@ func setByGo(t *testing.T, program string, seen map[string]bool) {
 	defer func() { assert.Equal(t, nvml.SUCCESS, lib.Shutdown()) }()
 	dev, ret := lib.DeviceGetHandleByIndex(0)
 	require.Equal(t, nvml.SUCCESS, ret)
-	c := &checker{T: t, lib: lib, board: b, known: known(t, b), seen: seen}
+	c := &checker{T: t, lib: lib, board: b, known: known(t, b), seen: seen, name: "tunable"}
 	set := func(symbol string, answer nvml.Return) { t.Helper(); c.says(symbol, nvml.SUCCESS)(answer) }
 
 	const on, off = nvml.FEATURE_ENABLED, nvml.FEATURE_DISABLED

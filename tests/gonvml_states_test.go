@@ -143,7 +143,7 @@ func (c *checker) lists(dev nvml.Device, d *profiles.Device) {
 		c.says("nvmlDeviceGetProcessesUtilizationInfo", nvml.ERROR_INSUFFICIENT_SIZE)(ret)
 		if ret == nvml.ERROR_INSUFFICIENT_SIZE {
 			assert.EqualValues(c, len(busy), use.ProcessSamplesCount)
-			c.seen["nvmlDeviceGetProcessesUtilizationInfo"] = true
+			c.seen.note("nvmlDeviceGetProcessesUtilizationInfo", c.name, true)
 		}
 	}
 }

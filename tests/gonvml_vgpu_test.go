@@ -245,7 +245,7 @@ func text[C int8 | uint8](from []C) (s string) {
 }
 
 // hostLives checks the node shared, and the setters of vGPUs.
-func hostLives(t *testing.T, program string, seen map[string]bool) {
+func hostLives(t *testing.T, program string, seen answers) {
 	needsRoot(t)
 	path := filepath.Join(t.TempDir(), "profile.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(shared), 0o644))
@@ -257,7 +257,7 @@ func hostLives(t *testing.T, program string, seen map[string]bool) {
 	lib := nvml.New(nvml.WithLibraryPath(filepath.Join(library, "libnvidia-ml.so.1")))
 	require.Equal(t, nvml.SUCCESS, lib.Init())
 	defer func() { assert.Equal(t, nvml.SUCCESS, lib.Shutdown()) }()
-	c := &checker{T: t, lib: lib, board: b, known: known(t, b), seen: seen}
+	c := &checker{T: t, lib: lib, board: b, known: known(t, b), seen: seen, name: "shared"}
 	for i := range b.Devices {
 		dev, ret := lib.DeviceGetHandleByIndex(i)
 		require.Equal(t, nvml.SUCCESS, ret)

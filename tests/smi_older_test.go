@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "rewrite the table in docs/nvidia-smi.md")
+var update = flag.Bool("update", false, "rewrite the tables in docs/nvidia-smi.md and docs/coverage.md")
 
 // drivers are the drivers whose nvidia-smi Debian has, each with the oldest NVML that has all functions of that driver.
 var drivers = []struct{ branch, nvml string }{
