@@ -80,10 +80,11 @@ var elsewhere = []reason{
 const coverageHead = `# Functions and boards
 
 This table is written by a test (` + "`go test ./tests -run 'TestGoNVML$' -update`" + `), which calls every implemented function on every
-shipped board and compares the answers with the profile. It says on how many of the %d shipped boards a function answers with a value or
-does what it is asked (v100-sxm2-32gb is not among them: its driver, 418, lacks half of the functions). On the others it answers what such a board answers: mostly NOT_SUPPORTED, or FUNCTION_NOT_FOUND where the board's
-driver is older than the function. A function that answers on no shipped board is tested on a profile that has what it needs; the
-last column says what shipped boards lack. A key in a profile of yours brings it to life: see [profiles.md](profiles.md).
+shipped board and compares the answers with the profile. It says on how many of the %d shipped boards a function answers with a
+value, or does what it is asked. On the others it answers what such a board answers: mostly NOT_SUPPORTED, or FUNCTION_NOT_FOUND
+where the board's driver is older than the function. A function that answers on no shipped board is tested on a profile that has
+what it needs; the last column says what shipped boards lack. A key in a profile of yours brings it to life: see
+[profiles.md](profiles.md). Of v100-sxm2-32gb only nvidia-smi is compared, since its driver, 418, lacks half of the functions.
 
 | function | boards | what they lack |
 |---|---|---|
