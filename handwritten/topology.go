@@ -2,6 +2,7 @@ package handwritten
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
@@ -66,7 +67,8 @@ func route(s *engine.Snapshot, a, b profiles.BusID) abi.GpuTopologyLevel_t {
 	if a.Card() == b.Card() {
 		return abi.TOPOLOGY_SINGLE
 	}
-	for _, shared := range s.Board.PCISwitches() {
+	near := adaptersOf(s.Board)
+	for _, shared := range near.switches {
 		if shared.Has(a) && shared.Has(b) {
 			return abi.TOPOLOGY_MULTIPLE
 		}
@@ -75,7 +77,7 @@ func route(s *engine.Snapshot, a, b profiles.BusID) abi.GpuTopologyLevel_t {
 	if bridgeA != nil && bridgeB != nil {
 		return across(bridgeA, bridgeB, profiles.Opt[string]{})
 	}
-	x, y = beside(s, a, x), beside(s, b, y)
+	x, y = near.beside(s, a, x), near.beside(s, b, y)
 	switch {
 	case x == nil || y == nil:
 		return across(bridgeA, bridgeB, profiles.Opt[string]{})
@@ -85,12 +87,34 @@ func route(s *engine.Snapshot, a, b profiles.BusID) abi.GpuTopologyLevel_t {
 	return distance(x, y)
 }
 
-// beside is the GPU next to which an InfiniBand adapter is, or else the GPU d that the device itself is; nil if there is none.
-func beside(s *engine.Snapshot, id profiles.BusID, d *engine.Device) *engine.Device {
-	for _, adapter := range s.Board.Adapters("") {
-		if adapter.BusID == id && adapter.GPU >= 0 {
-			return s.DeviceByBusID(s.Board.Devices[adapter.GPU].PCI.BusID.Value)
+// adapters are where a board's InfiniBand adapters are.
+type adapters struct {
+	board    *profiles.Board
+	switches []profiles.PCISwitch
+	gpus     map[profiles.BusID]int // the GPU beside an adapter
+}
+
+// lastAdapters are those of the board that was asked about last: nvidia-smi asks for each pair of devices of a board.
+var lastAdapters atomic.Pointer[adapters]
+
+func adaptersOf(board *profiles.Board) *adapters {
+	if last := lastAdapters.Load(); last != nil && last.board == board {
+		return last
+	}
+	a := &adapters{board, board.PCISwitches(), map[profiles.BusID]int{}}
+	for _, adapter := range board.Adapters("") {
+		if adapter.GPU >= 0 {
+			a.gpus[adapter.BusID] = adapter.GPU
 		}
+	}
+	lastAdapters.Store(a)
+	return a
+}
+
+// beside is the GPU next to which an adapter is, or else the GPU d that the device itself is; nil if there is none.
+func (a *adapters) beside(s *engine.Snapshot, id profiles.BusID, d *engine.Device) *engine.Device {
+	if gpu, ok := a.gpus[id]; ok {
+		return s.DeviceByBusID(a.board.Devices[gpu].PCI.BusID.Value)
 	}
 	return d
 }

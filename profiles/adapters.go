@@ -395,6 +395,9 @@ func (b *Board) checkInfiniBand(root *yaml.Node) error {
 		return wrong(at("rate_gbps"), "infiniband: no lane has the speed that %d lanes at %s have together: give rate_gbps and lanes that go together",
 			b.InfiniBand.Lanes.Or(4), gbps(b.InfiniBand.HCAProperties))
 	}
+	if len(b.InfiniBand.HCAs) == 0 {
+		return nil
+	}
 	entries := at("hcas")
 	entry := func(i int, key string) *yaml.Node {
 		if entries.Kind != yaml.SequenceNode || i >= len(entries.Content) {

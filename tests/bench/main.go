@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -26,7 +27,8 @@ type mark struct {
 }
 
 // In the modes inert and active the floor is a stat that does nothing, and ours is the same stat called through libmockfs. In
-// the mode kernel the floor is a real call without libmockfs. The words after these modes are arguments of
+// the mode kernel the floor is a real call without libmockfs. The modes infiniband and infiniband-kernel are inert and kernel for
+// the InfiniBand libraries, all of which are preloaded but not turned on. The words after these modes are arguments of
 // tests/testdata/mockfs/cost.c.
 var marks = []mark{
 	{"stub, per call", "stub", "c", 2.5, false},
@@ -42,6 +44,8 @@ var marks = []mark{
 	{"the same, path in mapped memory", "active stat mapped", "stat", 3, false},
 	{"the same with the kernel's stat", "kernel stat heap", "none", 1.3, false},
 	{"the same with the kernel's open", "kernel open heap", "none", 2, false},
+	{"stat, InfiniBand's libraries without MOCK_IB", "infiniband stat static", "stat", 3, false},
+	{"the same with the kernel's stat", "infiniband-kernel stat heap", "none", 1.3, false},
 }
 
 func main() {
@@ -220,13 +224,18 @@ func (b *bench) measure(mode, library string, env []string) (float64, error) {
 // cost times a call with a path, with libmockfs (ours) or without it (the floor).
 func (b *bench) cost(mode string, ours bool, args []string) (float64, error) {
 	var env, preload []string
-	if ours {
+	mode, infiniband := strings.CutPrefix(mode, "infiniband")
+	mode = cmp.Or(strings.TrimPrefix(mode, "-"), "inert")
+	switch {
+	case ours && infiniband:
+		preload = append(preload, "dist/lib/libibmockumad.so", "dist/lib/libibmockverbs.so", "dist/lib/libibmocksys.so")
+	case ours:
 		preload = append(preload, "dist/lib/libmockfs.so")
 	}
 	if mode != "kernel" {
 		preload = append(preload, b.path("stat.so"))
 	}
-	if ours && mode != "inert" {
+	if ours && mode != "inert" && !infiniband {
 		env = append(env, "MOCK_PCI_ROOT="+b.dir)
 	}
 	out, err := command(append(env, "LD_PRELOAD="+strings.Join(preload, ":")), b.path("cost"), args...)
