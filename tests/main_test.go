@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 	}
 	status := m.Run()
 	removeBundle()
+	os.RemoveAll(pathShimFolder)
 	os.Exit(status)
 }
 

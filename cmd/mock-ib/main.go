@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -29,10 +31,13 @@ const defaultRoot = "/var/lib/nvml-mock/ib"
 
 // command has the flags.
 type command struct {
-	Root    string `env:"MOCK_IB_ROOT" default:"${root}" placeholder:"DIR" help:"The staged tree. The socket is made in its folder run."`
-	Profile string `placeholder:"NAME|FILE" help:"The profile whose adapters the host has; by default the tree's."`
-	Fabric  string `placeholder:"FILE" help:"A description of the other hosts and of the switches; by default the tree's etc/nvmlfab/fabric.yaml."`
-	Node    string `placeholder:"NAME" help:"The host's name in the fabric; by default the profile's node_name, or else the machine's name."`
+	Root      string `env:"MOCK_IB_ROOT" default:"${root}" placeholder:"DIR" help:"The staged tree. The socket is made in its folder run."`
+	Profile   string `placeholder:"NAME|FILE" help:"The profile whose adapters the host has; by default the tree's."`
+	Fabric    string `placeholder:"FILE" help:"A description of the other hosts and of the switches; by default the tree's etc/nvmlfab/fabric.yaml."`
+	Listen    string `placeholder:"ADDR" help:"Let the daemons of other hosts into the fabric at a TCP address, such as :7471; without a host it is 127.0.0.1."`
+	Join      string `placeholder:"ADDR" help:"Join the fabric of the daemon that listens at an address."`
+	TokenFile string `placeholder:"FILE" help:"The secret that the daemons of a fabric know, for --listen and --join."`
+	Node      string `placeholder:"NAME" help:"The host's name in the fabric; by default the profile's node_name, or else the machine's name."`
 }
 
 const description = `mock-ib keeps an InfiniBand subnet that is not there, for ibstat, iblinkinfo, perfquery and other programs that have
@@ -79,14 +84,47 @@ func (c *command) run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	var secret []byte
+	if c.Listen != "" || c.Join != "" {
+		if c.Listen != "" && c.Join != "" {
+			return errors.New("--listen and --join: a daemon does one of them")
+		}
+		if secret, err = token(c.TokenFile); err != nil {
+			return err
+		}
+	}
 	l, release, err := listen(c.Root)
 	if err != nil {
 		return err
 	}
 	defer release()
-	_, server := umad.NewLocal(f, node)
+	local, server := umad.NewLocal(f, node)
+	if secret != nil {
+		end, err := c.together(ctx, local, f, secret)
+		if err != nil {
+			l.Close()
+			return err
+		}
+		defer end()
+	}
 	fmt.Fprintf(stdout, "mock-ib: %s has %d ports in a fabric of %d nodes\n", node, len(f.UMAD(node)), len(f.Nodes))
 	return server.Serve(ctx, l)
+}
+
+// together lets the daemon be one of several. end waits for the connections to close, after the context has ended.
+func (c *command) together(ctx context.Context, local *umad.Local, f *fabric.Fabric, secret []byte) (end func(), err error) {
+	t := newTogether(local, f, f.Simulated, secret, func(format string, args ...any) { fmt.Fprintf(os.Stderr, "mock-ib: "+format+"\n", args...) })
+	var all sync.WaitGroup
+	if c.Join != "" {
+		all.Go(func() { t.group.Join(ctx, c.Join) })
+		return all.Wait, nil
+	}
+	l, err := net.Listen("tcp", address(c.Listen))
+	if err != nil {
+		return nil, err
+	}
+	all.Go(func() { t.group.Listen(ctx, l) })
+	return all.Wait, nil
 }
 
 // board is the profile of the host.

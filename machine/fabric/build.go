@@ -23,6 +23,9 @@ type Description struct {
 type Host struct {
 	Name string
 	HCAs []HCA
+
+	// Simulated says that the host is there without a daemon of its own, where several daemons have one fabric.
+	Simulated bool
 }
 
 // Layout says how hosts are cabled.
@@ -47,6 +50,9 @@ type Fabric struct {
 	Nodes []*Node // switches first, in the order of their LIDs
 	SM    *Port   // the port that the subnet manager runs on; nil without InfiniBand ports
 
+	// Simulated are the hosts that are there without a daemon of their own.
+	Simulated []string
+
 	// Traffic says what the port of an adapter has sent and received. Without it nothing is.
 	Traffic func(p *Port, now time.Time) Traffic
 
@@ -66,6 +72,9 @@ func New(d Description) (*Fabric, error) {
 	for _, h := range d.Hosts {
 		if err := f.addHost(h, taken); err != nil {
 			return nil, err
+		}
+		if h.Simulated {
+			f.Simulated = append(f.Simulated, h.Name)
 		}
 	}
 	cas := f.Nodes

@@ -21,6 +21,7 @@ import (
 //	- name: storage01
 //	  profile: dgx-h100      # whose adapters it has; by default those of this machine's profile
 //	  adapters: [mlx5_0]     # only these of them
+//	  simulated: true        # it is there although no daemon serves it, in a fabric of several daemons
 type File struct {
 	Layout string `yaml:"layout"`
 	Radix  int    `yaml:"radix"`
@@ -32,6 +33,8 @@ type File struct {
 		First    *int     `yaml:"first"`
 		Profile  string   `yaml:"profile"`
 		Adapters []string `yaml:"adapters"`
+		// Simulated hosts are there without a daemon.
+		Simulated bool `yaml:"simulated"`
 	} `yaml:"hosts"`
 }
 
@@ -49,12 +52,12 @@ func Parse(name string, text []byte, self string, adapters func(profile, host st
 		return Description{}, fmt.Errorf("%s: %w", name, plain(err))
 	}
 	d := Description{Layout: Layout{Preset: file.Layout, Radix: file.Radix, Switch: file.Switch}, SM: file.SM}
-	add := func(host, profile string, only []string) error {
+	add := func(host, profile string, only []string, simulated bool) error {
 		all, err := adapters(profile, host)
 		if err != nil {
 			return err
 		}
-		h := Host{Name: host, HCAs: all}
+		h := Host{Name: host, HCAs: all, Simulated: simulated}
 		if only != nil {
 			h.HCAs = nil
 			for _, want := range only {
@@ -92,13 +95,13 @@ func Parse(name string, text []byte, self string, adapters func(profile, host st
 				return Description{}, fmt.Errorf("%s: %w", name, err)
 			}
 			present = present || host == self
-			if err := add(host, h.Profile, h.Adapters); err != nil {
+			if err := add(host, h.Profile, h.Adapters, h.Simulated); err != nil {
 				return Description{}, fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
 	if !present {
-		if err := add(self, "", nil); err != nil {
+		if err := add(self, "", nil, false); err != nil {
 			return Description{}, err
 		}
 	}

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -30,7 +31,10 @@ func FaultKinds() []FaultKind {
 type Fault struct {
 	Kind FaultKind
 
-	// Target is a node and, after a slash, the number of a port. An adapter of this host goes by its name, such as mlx5_0;
+	// Host is the one whose adapters go by their names in Target; empty: this one.
+	Host string
+
+	// Target is a node and, after a slash, the number of a port. An adapter of Host goes by its name, such as mlx5_0;
 	// any node by its description, such as "dgx02 mlx5_0", by a GUID such as 0x946dae0300b7c9d0, or, a switch, by the name in
 	// its description, such as leaf01. Without a number, all ports of an adapter are meant.
 	Target string
@@ -96,7 +100,7 @@ func (f *Fabric) SetFaults(self string, faults []Fault, now time.Time) error {
 	}
 	var all []found
 	for _, x := range faults {
-		n, ports, err := f.Find(self, x.Target)
+		n, ports, err := f.Find(cmp.Or(x.Host, self), x.Target)
 		switch {
 		case err != nil:
 		case !slices.Contains(FaultKinds(), x.Kind):
@@ -197,10 +201,27 @@ func (f *Fabric) Step(now time.Time) (changed bool, next time.Time) {
 
 // SetAway says that a host has left, so that the other ends of its cables see no link, or that it is back.
 func (f *Fabric) SetAway(host string, away bool) {
-	for _, n := range f.hosts[host] {
-		n.Away = away
+	f.SetPresent(func(name string) bool { return name != host && f.present(name) || name == host && !away })
+}
+
+// SetPresent says which hosts are there.
+func (f *Fabric) SetPresent(present func(host string) bool) {
+	changed := false
+	for name, nodes := range f.hosts {
+		for _, n := range nodes {
+			if away := !present(name); away != n.Away {
+				n.Away, changed = away, true
+			}
+		}
 	}
-	f.changed()
+	if changed {
+		f.changed()
+	}
+}
+
+func (f *Fabric) present(host string) bool {
+	nodes := f.hosts[host]
+	return len(nodes) == 0 || !nodes[0].Away
 }
 
 // changed settles the fabric after a change. The subnet manager sweeps once more then.

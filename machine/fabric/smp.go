@@ -327,6 +327,9 @@ func (p *Port) info(data []byte, local int) {
 	if p.State == Down {
 		extended, second = 0, 0
 	}
+	if p.Number == 0 { // a switch's management port has no link
+		extended, second, mask, supported2 = 0, 0, 0, 0
+	}
 	data[62] = extended<<4 | mask
 	data[63] = mask
 	if p.enabledExtended != 0 {

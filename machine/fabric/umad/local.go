@@ -16,6 +16,7 @@ type Local struct {
 	ports   []*fabric.Port
 	numbers map[*fabric.Port]int
 	server  *Server
+	away    Away
 }
 
 // NewLocal returns a host's view of a fabric, and the server for its programs. From now on the fabric is only used through
@@ -64,7 +65,26 @@ func (l *Local) ClaimSM(port int, yes bool) {
 	}
 }
 
-// Send implements Network. A program on this host that has registered for what is sent gets it; otherwise the fabric answers.
+// Away is where datagrams go that other daemons have a part in. A Local without one has the fabric to itself.
+type Away interface {
+	// Relay sends a datagram from a LID to a port of another host. It returns false if no daemon has that host.
+	Relay(host string, source, lid uint16, mad []byte) bool
+
+	// Changed tells the other daemons of a datagram that changes the fabric.
+	Changed(from *fabric.Port, lid uint16, mad []byte)
+}
+
+// SetAway sets where datagrams for other hosts go. It is called before programs are served.
+func (l *Local) SetAway(away Away) { l.away = away }
+
+// takesPart says whether programs may answer datagrams of a class: those of vendors and of communication managers.
+func takesPart(mad []byte) bool {
+	class := mad[1]
+	return class >= 0x07 && class <= 0x0f || class >= 0x30 && class <= 0x4f
+}
+
+// Send implements Network. A program that has registered for what is sent gets it, on this host or another; otherwise the
+// fabric answers.
 func (l *Local) Send(port int, lid uint16, mad []byte, answer func(mad []byte, source uint16)) error {
 	l.mu.Lock()
 	if port >= len(l.ports) {
@@ -72,12 +92,12 @@ func (l *Local) Send(port int, lid uint16, mad []byte, answer func(mad []byte, s
 		return fabric.ErrSilent
 	}
 	from := l.ports[port]
-	if class := mad[1]; class != 0x01 && class != 0x81 {
-		to := l.fabric.Reach(from, lid)
-		if number, ours := l.numbers[to]; to != nil && ours {
-			source := from.LID
+	if takesPart(mad) {
+		if to := l.fabric.Reach(from, lid); to != nil {
+			number, ours := l.numbers[to]
+			source, host := from.LID, to.Node.Host
 			l.mu.Unlock()
-			if l.server.Deliver(number, source, 1, mad) {
+			if ours && l.server.Deliver(number, source, 1, mad) || !ours && l.away != nil && l.away.Relay(host, source, lid, mad) {
 				return nil
 			}
 			l.mu.Lock()
@@ -88,6 +108,40 @@ func (l *Local) Send(port int, lid uint16, mad []byte, answer func(mad []byte, s
 	if err != nil {
 		return err
 	}
+	if mad[3] == methodSet && l.away != nil {
+		l.away.Changed(from, lid, mad)
+	}
 	answer(reply, source)
 	return nil
+}
+
+const methodSet = 0x02
+
+// Arrive takes a datagram from another host for one of this host's ports. back sends what it is answered with.
+func (l *Local) Arrive(source, lid uint16, mad []byte, back func(mad []byte)) {
+	if len(mad) != fabric.MADSize {
+		return
+	}
+	l.mu.Lock()
+	number, ours := l.numbers[l.fabric.ByLID(lid)]
+	from := l.fabric.ByLID(source)
+	l.mu.Unlock()
+	if !ours || from == nil || l.server.Deliver(number, source, 1, mad) || mad[3]&0x80 != 0 {
+		return
+	}
+	l.mu.Lock()
+	reply, _, err := l.fabric.Answer(from, lid, mad, time.Now())
+	l.mu.Unlock()
+	if err == nil {
+		back(reply)
+	}
+}
+
+// Apply carries out a datagram that changes the fabric and was sent from a port of another host.
+func (l *Local) Apply(port uint64, lid uint16, mad []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if from := l.fabric.ByGUID(port); from != nil && len(mad) == fabric.MADSize && mad[3] == methodSet {
+		l.fabric.Answer(from, lid, mad, time.Now())
+	}
 }

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nvmlfab/nvmlfab/machine/fabric"
+	"github.com/nvmlfab/nvmlfab/machine/fabric/peers"
+	"github.com/nvmlfab/nvmlfab/machine/fabric/umad"
+)
+
+// together is this daemon as one of several that have one fabric.
+type together struct {
+	local *umad.Local
+	group *peers.Group
+
+	mu     sync.Mutex
+	there  []string // hosts that have a daemon
+	faults map[string][]fabric.Fault
+}
+
+// token reads the secret of a file that nobody else may read.
+func token(file string) ([]byte, error) {
+	if file == "" {
+		return nil, errors.New("--listen and --join need --token-file: a file with a secret that all hosts have")
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s: others may read it; chmod 600 %s", file, file)
+	}
+	text, err := os.ReadFile(file)
+	text = bytes.TrimSpace(text)
+	if err == nil && len(text) < 16 {
+		err = fmt.Errorf("%s: a token has 16 bytes at least", file)
+	}
+	return text, err
+}
+
+// fingerprint tells fabrics apart: by the GUID, LID and cable of each port.
+func fingerprint(f *fabric.Fabric) string {
+	h := sha256.New()
+	for _, n := range f.Nodes {
+		fmt.Fprintf(h, "%q %x %q\n", n.Description, n.GUID, n.Host)
+		for _, p := range n.Ports {
+			if p != nil && p.Remote != nil {
+				fmt.Fprintf(h, "%d %x %d %x %d\n", p.Number, p.GUID, p.LID, p.Remote.Node.GUID, p.Remote.Number)
+			}
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// newTogether sets a daemon up to be one of several. simulated are hosts that are there without a daemon.
+func newTogether(local *umad.Local, f *fabric.Fabric, simulated []string, secret []byte, log func(string, ...any)) *together {
+	t := &together{local: local, faults: map[string][]fabric.Fault{}}
+	t.group = &peers.Group{Self: local.Host, Fabric: fingerprint(f), Token: secret, Log: log}
+	t.group.Receive = func(m peers.Message) { t.receive(m, simulated) }
+	local.SetAway(t)
+	t.present([]string{local.Host}, simulated)
+	return t
+}
+
+// present says which hosts have a daemon. The others look switched off.
+func (t *together) present(hosts, simulated []string) {
+	t.mu.Lock()
+	t.there = slices.Clone(hosts)
+	t.mu.Unlock()
+	t.local.Do(func(f *fabric.Fabric) {
+		f.SetPresent(func(host string) bool {
+			return host == t.local.Host || slices.Contains(hosts, host) || slices.Contains(simulated, host)
+		})
+	})
+}
+
+func (t *together) receive(m peers.Message, simulated []string) {
+	switch m.Kind {
+	case peers.Present:
+		t.present(m.Hosts, simulated)
+	case peers.MAD:
+		t.local.Arrive(m.Source, m.LID, m.MAD, func(reply []byte) {
+			t.group.Send(peers.Message{Kind: peers.MAD, To: m.From, Source: m.LID, LID: m.Source, MAD: reply})
+		})
+	case peers.Set:
+		t.local.Apply(m.Port, m.LID, m.MAD)
+	case peers.Faults:
+		for i := range m.Faults {
+			m.Faults[i].Host = m.From
+		}
+		t.setFaults(m.From, m.Faults)
+	}
+}
+
+// Relay implements umad.Away.
+func (t *together) Relay(host string, source, lid uint16, mad []byte) bool {
+	t.mu.Lock()
+	there := slices.Contains(t.there, host)
+	t.mu.Unlock()
+	if there {
+		t.group.Send(peers.Message{Kind: peers.MAD, To: host, Source: source, LID: lid, MAD: mad})
+	}
+	return there
+}
+
+// Changed implements umad.Away.
+func (t *together) Changed(from *fabric.Port, lid uint16, mad []byte) {
+	t.group.Send(peers.Message{Kind: peers.Set, Port: from.GUID, LID: lid, MAD: mad})
+}
+
+// setFaults puts the faults that a host has made in the place of its last ones.
+func (t *together) setFaults(host string, faults []fabric.Fault) error {
+	t.mu.Lock()
+	before := t.faults[host]
+	t.faults[host] = faults
+	var all []fabric.Fault
+	for _, x := range t.faults {
+		all = append(all, x...)
+	}
+	t.mu.Unlock()
+	var err error
+	t.local.Do(func(f *fabric.Fabric) { err = f.SetFaults(t.local.Host, all, time.Now()) })
+	if err != nil {
+		t.mu.Lock()
+		t.faults[host] = before
+		t.mu.Unlock()
+	}
+	return err
+}
+
+// address is what --listen names; without a host it is the loopback address.
+func address(text string) string {
+	if host, port, err := net.SplitHostPort(text); err == nil && host == "" {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return text
+}
