@@ -10,6 +10,7 @@
 //   - Its large stacks have a guard below them, since signal handlers of the host may run on them.
 //   - It opens no descriptors for its poller. If a host closed these along with its own, the next garbage collection would
 //     end the process.
+//   - It gets the first pages of its heap from the kernel at once, not by a page fault each.
 //   - An expression of regexp.MustCompile is compiled when it is first used. The YAML reader has two, which would take a
 //     fifth of the start of each process, with or without a YAML file.
 //
@@ -48,6 +49,7 @@ var releases = map[string]map[string]string{
 		"runtime/netpoll_epoll.go":        "cd94172ee133e4e522a8091818c6d82c9fdb94a9c263d5004feee114f76f9624",
 		"runtime/stack.go":                "0225942ade2eed1e4ec5a0e813c66b3ed06c142c33c987b2fd9e031a0b871d3d",
 		"syscall/rlimit.go":               "f0eee111b4a1fd060d21d2a18878353242c9c9440da5aec97d74667ef634eb51",
+		"runtime/mheap.go":                "6147548986e268b53fca158135149396a586cfd7d82aef7669b06f59a113bc04",
 		"regexp/regexp.go":                "addd07fbda0b622c063e0f5516b55c684d48ab9cc5d3a4a9f90d82b19c527772",
 		"regexp/exec.go":                  "cc9fda63ad7056d4c4abaaa49c00470f726be35ccee53f1c3fe73259e9634dd5",
 		"runtime/fds_unix.go":             "82e2d0c6f73403b973c29c24e0e8aea8ad848f1c20c22cc1172a08ced04481de",
@@ -62,6 +64,9 @@ var netpoll string
 
 //go:embed _stack.go
 var stack string
+
+//go:embed _heap.go
+var heap string
 
 //go:embed _regexp.go
 var late string
@@ -100,6 +105,11 @@ var changes = map[string][]change{
 		{"regexp/exec.go", func(text string) string {
 			return after("func (re *Regexp) doExecute(r io.RuneReader, b []byte, s string, pos int, ncap int, dstCap []int) []int {",
 				"re = re.compiled()", text)
+		}},
+		{"runtime/mheap.go", func(text string) string {
+			return after("\t\trandNumPages := alignDown(randOffset, pageSize) / pageSize",
+				"populateHeap(v+randNumPages*pageSize, nBase)", text) +
+				heap[strings.Index(heap, "// What follows"):]
 		}},
 		{"syscall/rlimit.go", func(text string) string { return after("func init() {", "return", text) }},
 	},
