@@ -96,11 +96,13 @@ dist/unpatched: always
 .PHONY: always
 
 # The core is one for all fronts. Its Go runtime sends no signals, gives no stack back (see makeRoom in library/core) and
-# keeps no descriptors; library/goruntime says what else is different about it.
+# keeps no descriptors; library/goruntime says what else is different about it. It makes no threads as long as the front has some
+# for it (library/core/threads.c).
 overlay    := $(filter-out %_test.go,$(wildcard library/goruntime/*.go))
 core_debug := asyncpreemptoff=1,gcshrinkstackoff=1,containermaxprocs=0,updatemaxprocs=0
 
 dist/lib/libnvmlfab-core.so.1: package := ./library/core
+dist/lib/libnvmlfab-core.so.1: golink := -extldflags=-Wl,--wrap=pthread_create
 dist/lib/libnvmlfab-core.so.1: $(go_files)
 
 # The NVENC filter as a library is built the same way; the one for arm64 is for the tests.

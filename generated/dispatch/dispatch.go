@@ -12,7 +12,7 @@ import (
 )
 
 // ModelHash identifies what front and core have to agree on; they compare it at load.
-const ModelHash uint64 = 0x444c32cee5a916f5
+const ModelHash uint64 = 0x2d7c1fd6fde7ec03
 
 // Function unpacks the arguments of one symbol: s is the snapshot of the call, and a its block of argument words.
 type Function func(s *engine.Snapshot, a unsafe.Pointer) abi.Return

@@ -1,4 +1,5 @@
-// Command core is libnvmlfab-core.so, the Go library that the front loads. It has one export, nvmlfab_call.
+// Command core is libnvmlfab-core.so, the Go library that the front loads. It has two exports: nvmlfab_start in threads.c, which
+// starts the Go runtime, and then nvmlfab_call.
 package main
 
 // #include "shared.h"
@@ -30,7 +31,7 @@ func main() {}
 // node is the engine of the process. The front's first call creates it.
 var node *engine.Engine
 
-// nvmlfab_call is the core's only export. It answers the symbol with that number; args is a block of argument words. A
+// nvmlfab_call answers the symbol with that number; args is a block of argument words. A
 // panic answers UNKNOWN and prints one line; it never unwinds into C.
 //
 //export nvmlfab_call

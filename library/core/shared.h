@@ -3,6 +3,7 @@
 #ifndef NVMLFAB_SHARED_H
 #define NVMLFAB_SHARED_H
 
+#include <pthread.h>
 #include <stdint.h>
 
 /* Numbers greater than those of all symbols are messages from the front to the core. */
@@ -11,6 +12,14 @@ enum {
     NVMLFAB_LEVEL = 0xffffff01u,   /* answers the NVML version of the configured driver */
     NVMLFAB_RESTORE = 0xffffff02u, /* makes the objects of the existing handles again after a fork */
 };
+
+/* Starts something in a thread that waits for it, as pthread_create does. Answers an errno if no such thread is left, or if
+ * its stack has another size than attributes (NULL: the usual ones) ask for. */
+typedef int (*nvmlfab_give_fn)(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *arg);
+
+/* The core's export in C: starts its Go runtime, which takes its threads from give as long as there are any. Only then the
+ * export in Go can be called. Answers 1, or 0 if the runtime had been started before. */
+int nvmlfab_start(nvmlfab_give_fn give);
 
 /* The core fills a block once and then sets a pointer to it. A process that is forked at any instant therefore finds
  * the old block or the new one, and never half of one. */

@@ -47,8 +47,9 @@ static void forget_core_key(void);
 /* Runs in a forked child, where the Go runtime has lost its threads. */
 static void begin_generation(void)
 {
-    if (nvmlfab_loaded()) {
+    if (nvmlfab_started() || nvmlfab_loaded()) {
         generation++;
+        nvmlfab_forget_threads();
         forget_core_key();
         atomic_store(&nvmlfab_front.call, reload);
     }
@@ -297,6 +298,43 @@ static int copy_core(char *path, size_t size, int *named)
     return -1;
 }
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* The core that is being loaded. */
+static struct {
+    const char *path;
+    _Atomic int done;
+} loading;
+
+static int fetch_pages(struct dl_phdr_info *library, size_t size, void *unused)
+{
+    (void)size;
+    (void)unused;
+    if (strcmp(library->dlpi_name, loading.path) != 0)
+        return 0;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (unsigned i = 0; i < library->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &library->dlpi_phdr[i];
+        const uintptr_t start = library->dlpi_addr + segment->p_vaddr, from = start / page * page;
+        if (segment->p_type == PT_LOAD)
+            madvise((void *)from, start + segment->p_memsz - from,
+                    segment->p_flags & PF_W ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+    }
+    return 1;
+}
+
+/* The dynamic linker and the start of Go's runtime use nearly all pages of the core, which would take two hundred page faults.
+ * As soon as the linker has mapped the core, this thread has the kernel map them at once. Where Linux cannot (before 5.14), or
+ * is late, the faults do. */
+void nvmlfab_help_to_load(void)
+{
+    while (!atomic_load(&loading.done) && dl_iterate_phdr(fetch_pages, NULL) == 0)
+        sched_yield();
+}
+
 /* The arguments and result of a dlopen that may run on another stack. */
 struct opening {
     const char *path;
@@ -311,7 +349,7 @@ static void open_core(void *arg)
 
 static ElfW(Addr) base; /* the address of a core that still has all pages of its load; 0 if there is none */
 
-static int drop_constants(struct dl_phdr_info *library, size_t size, void *unused)
+static int drop_pages(struct dl_phdr_info *library, size_t size, void *unused)
 {
     (void)size;
     (void)unused;
@@ -321,20 +359,28 @@ static int drop_constants(struct dl_phdr_info *library, size_t size, void *unuse
     for (unsigned i = 0; i < library->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &library->dlpi_phdr[i];
         const uintptr_t start = (base + segment->p_vaddr) / page * page, end = base + segment->p_vaddr + segment->p_filesz;
-        if (segment->p_type == PT_LOAD && segment->p_flags == PF_R)
+        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_W) == 0)
             madvise((void *)start, end - start, MADV_DONTNEED);
     }
     return 1;
 }
 
-/* Gives back, once for each core, its pages that nobody can write: relocations, which only the dynamic linker needs, and
- * tables, most of which only the start of Go's runtime needs. That is more than a megabyte. The pages are the file's, so that
- * the kernel maps one again when somebody reads it. */
-void nvmlfab_drop_constants(void)
+/* Gives back, once for each core, its pages that nobody can write: relocations, which only the dynamic linker needs, and code
+ * and tables, most of which only the start of Go's runtime needs. That is more than two megabytes. The pages are the file's,
+ * so that the kernel maps one again when somebody reads it. (Breakpoints that a debugger has set in the core by then are lost.) */
+void nvmlfab_drop_pages(void)
 {
     if (base != 0)
-        dl_iterate_phdr(drop_constants, NULL);
-    base = 0; /* a later nvmlInit of this core needs the tables that are mapped by then */
+        dl_iterate_phdr(drop_pages, NULL);
+    base = 0; /* a later nvmlInit of this core needs what is mapped by then */
+}
+
+static nvmlReturn_t no_threads(int error)
+{
+    host_complain("the core cannot have the threads that it needs: %s; a limit on tasks (ulimit -u, pids.max) or a "
+                  "seccomp filter is in the way",
+                  strerror(error));
+    return NVML_ERROR_MEMORY;
 }
 
 /* Loads path and compares hashes. The dynamic linker needs some 20 KB of stack, which the calling thread may not
@@ -343,11 +389,22 @@ static nvmlReturn_t greet(const char *path, struct nvmlfab_space *space, nvmlfab
 {
     static struct host_process process;
     struct opening opening = {.path = path};
+    int unstacked = 0;
+    loading.path = path;
+    loading.done = 0;
     host_save_process(&process);
-    if (host_has_stack(256 << 10)) {
+    int error = nvmlfab_make_first_thread();
+    if (error != 0)
+        return no_threads(error);
+    if (host_has_stack(256 << 10))
         open_core(&opening);
-    } else if (host_on_other_stack(open_core, &opening) != 0) {
-        host_complain("no memory for the stack that loading the core takes: %s", strerror(errno));
+    else if (host_on_other_stack(open_core, &opening) != 0)
+        unstacked = errno;
+    loading.done = 1;
+    if (opening.core == NULL)
+        nvmlfab_end_threads();
+    if (unstacked != 0) {
+        host_complain("no memory for the stack that loading the core takes: %s", strerror(unstacked));
         return NVML_ERROR_MEMORY;
     }
     if (opening.core == NULL) {
@@ -360,7 +417,17 @@ static nvmlReturn_t greet(const char *path, struct nvmlfab_space *space, nvmlfab
     base = mapped ? map->l_addr : 0;
     nvmlReturn_t answer = NVML_ERROR_LIBRARY_NOT_FOUND;
     nvmlfab_call_fn call;
-    void *symbol = dlsym(opening.core, "nvmlfab_call");
+    int (*begin)(nvmlfab_give_fn);
+    void *symbol = dlsym(opening.core, "nvmlfab_start");
+    memcpy(&begin, &symbol, sizeof begin);
+    if (begin != NULL) {
+        error = nvmlfab_start_core(begin);
+        if (error != 0 && mapped)
+            host_restore_process(&process, map->l_ld);
+        if (error != 0)
+            return no_threads(error);
+    }
+    symbol = dlsym(opening.core, "nvmlfab_call");
     memcpy(&call, &symbol, sizeof call);
     uint64_t hash = 0;
     const uint64_t args[] = {nvmlfab_model_hash, (uint64_t)(uintptr_t)space, (uint64_t)(uintptr_t)&hash};
@@ -373,6 +440,8 @@ static nvmlReturn_t greet(const char *path, struct nvmlfab_space *space, nvmlfab
         *out = call;
         answer = NVML_SUCCESS;
     }
+    if (begin == NULL || answer != NVML_SUCCESS)
+        nvmlfab_end_threads();
     if (mapped)
         host_restore_process(&process, map->l_ld);
     return answer;
@@ -390,13 +459,7 @@ nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
         host_complain("the limit on addresses (ulimit -v) leaves less than the 2 GB that the core reserves");
         return NVML_ERROR_MEMORY;
     }
-    if (!host_has_threads()) {
-        host_complain("the core cannot have the threads that it needs: %s; a limit on tasks (ulimit -u, pids.max) or a "
-                      "seccomp filter is in the way",
-                      strerror(errno));
-        return NVML_ERROR_MEMORY;
-    }
-    char copy[64];
+    static char copy[64];
     const char *path = core.path;
     int fd = -1, named = 0;
     if (forked) {
@@ -419,7 +482,7 @@ nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
         close(fd);
     if (answer == NVML_SUCCESS && restore) {
         answer = (nvmlReturn_t)call(NVMLFAB_RESTORE, NULL);
-        nvmlfab_drop_constants();
+        nvmlfab_drop_pages();
     }
     if (answer == NVML_SUCCESS) {
         atomic_store_explicit(&nvmlfab_front.call, call, memory_order_release);

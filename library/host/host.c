@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -94,41 +93,7 @@ _Atomic uint32_t *host_new_mark(uint32_t value)
     return mark;
 }
 
-/* ---- Threads and stacks -------------------------------------------------------------- */
-
-static void *wait_for_the_others(void *held)
-{
-    pthread_mutex_lock(held);
-    pthread_mutex_unlock(held);
-    return NULL;
-}
-
-/* A Go runtime has some four threads of its own, a collection adds one for each processor, and two more are a
- * margin. All of them exist at the same time, so the trial makes all of its threads at the same time, too. */
-int host_has_threads(void)
-{
-    enum { FIRST = 6, MOST = 24 };
-    pthread_t thread[MOST];
-    pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
-    cpu_set_t processors;
-    int made = 0, want = FIRST, error = 0;
-
-    CPU_ZERO(&processors);
-    if (sched_getaffinity(0, sizeof processors, &processors) == 0)
-        want += CPU_COUNT(&processors);
-    if (want > MOST)
-        want = MOST;
-    pthread_mutex_lock(&held);
-    while (error == 0 && made < want) {
-        error = pthread_create(&thread[made], NULL, wait_for_the_others, &held);
-        made += error == 0;
-    }
-    pthread_mutex_unlock(&held);
-    while (made > 0)
-        pthread_join(thread[--made], NULL);
-    errno = error;
-    return error == 0;
-}
+/* ---- Stacks -------------------------------------------------------------------------- */
 
 int host_has_stack(size_t size)
 {

@@ -48,9 +48,6 @@ void host_set_signals(unsigned long mask);
  * detect a fork. */
 _Atomic uint32_t *host_new_mark(uint32_t value);
 
-/* Whether enough threads for a Go runtime can be made. If not, the runtime would end the process. */
-int host_has_threads(void);
-
 /* Whether the calling thread has size bytes of stack left. */
 int host_has_stack(size_t size);
 

@@ -121,7 +121,15 @@ static void messages(char **argv)
 
 // ---- Too few threads -----------------------------------------------------------------------------------------------
 
-// For each number of allowed tasks, a child has either a working core or the answer that there is none.
+static void use(void)
+{
+	ok(nvmlInit_v2());
+	learn();
+	calls(1000);
+}
+
+// For each number of allowed tasks, a child has either a working core or the answer that there is none. When more tasks are
+// allowed, it has one, and a child of its own had one before.
 static void tasks(char **argv)
 {
 	long refused = 0, served = 0;
@@ -136,8 +144,12 @@ static void tasks(char **argv)
 			check(getrlimit(RLIMIT_NPROC, &now) == 0);
 			check(setrlimit(RLIMIT_NPROC, &(struct rlimit){ limit, now.rlim_max }) == 0);
 			nvmlReturn_t answer = nvmlInit_v2();
-			if (answer == NVML_ERROR_MEMORY)
+			if (answer == NVML_ERROR_MEMORY) {
+				check(setrlimit(RLIMIT_NPROC, &now) == 0);
+				finish(child(use));
+				use();
 				_exit(7);
+			}
 			ok(answer);
 			learn();
 			calls(100 * 1000);

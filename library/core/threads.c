@@ -1,0 +1,37 @@
+/* The start of the core's Go runtime, and its threads. A Go runtime starts as soon as it is loaded, and ends its process if it
+ * cannot make a thread. So the core is linked with --wrap=pthread_create: its runtime starts when the front says so, and runs in
+ * threads that the front has made. */
+#include "shared.h"
+
+#include <stddef.h>
+
+static _Atomic(nvmlfab_give_fn) give;
+
+/* What the runtime's constructor wants to run. The dynamic linker calls that before the front can call anything. */
+static struct {
+    void *(*run)(void *);
+    void *arg;
+} first;
+
+/* It is NULL without --wrap, as in the tests of this package. */
+extern int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) __attribute__((weak));
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *arg)
+{
+    if (give == NULL) {
+        first.run = run;
+        first.arg = arg;
+        return 0;
+    }
+    return give(thread, attributes, run, arg) == 0 ? 0 : __real_pthread_create(thread, attributes, run, arg);
+}
+
+__attribute__((visibility("default"))) int nvmlfab_start(nvmlfab_give_fn from)
+{
+    pthread_t thread;
+    give = from;
+    if (first.run == NULL || give(&thread, NULL, first.run, first.arg) != 0)
+        return 0;
+    first.run = NULL;
+    return 1;
+}
