@@ -2,9 +2,12 @@ package machine
 
 import (
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -124,6 +127,27 @@ func TestPortsDown(t *testing.T) {
 	}
 }
 
+// TestPortsHeld: a link that the profile holds before it is active shows that at both ends.
+func TestPortsHeld(t *testing.T) {
+	tree, f := dgx(t, "infiniband: {port_state: INIT, phys_state: Polling}\n")
+	for name, want := range map[string]string{"state": "2: INIT\n", "phys_state": "2: Polling\n", "rate": "400 Gb/sec (4X NDR)\n"} {
+		n, _ := follow(t, tree, "sys/class/infiniband/mlx5_0/ports/1/"+name)
+		assert.Equal(t, want, n.Data, name)
+	}
+	assert.Equal(t, fabric.Initialize, f.Host("dgx01")[0].Ports[1].Remote.State)
+}
+
+// TestPorts: an adapter with two ports has two of everything that a port has.
+func TestPorts(t *testing.T) {
+	tree, _ := dgx(t, "infiniband: {ports: 2}\n")
+	for _, name := range []string{"sys/class/infiniband/mlx5_0/ports/2/state", "sys/class/infiniband_mad/umad1/port", "sys/class/infiniband_mad/umad23/port", "sys/class/infiniband_verbs/uverbs11/ibdev"} {
+		n, at := follow(t, tree, name)
+		require.NotNil(t, n, at)
+	}
+	n, _ := follow(t, tree, "sys/class/infiniband_mad/umad1/port")
+	assert.Equal(t, "2\n", n.Data)
+}
+
 // TestNoAdapters: without a fabric the tree is as if the profile had none.
 func TestNoAdapters(t *testing.T) {
 	board, err := profiles.Shipped("dgx-h100")
@@ -144,4 +168,34 @@ func TestDeviceNumbers(t *testing.T) {
 			seen[[2]int{major, minor}] = true
 		}
 	}
+}
+
+// TestMirror: the files of a tree follow the fabric, whole and without a file of anybody else's being left.
+func TestMirror(t *testing.T) {
+	board := parse(t, "extends: dgx-h100\n")
+	f, err := Subnet(board, "dgx01", "", nil)
+	require.NoError(t, err)
+	dir := filepath.Join(t.TempDir(), "root")
+	require.NoError(t, New(board, Options{CPUs: []uint32{0}, Fabric: f, Host: "dgx01"}).Write(dir))
+	before := names(t, dir)
+	m := NewMirror(dir, board, f, "dgx01")
+	now := time.Unix(2000000000, 0)
+	require.NoError(t, m.Update(f, "dgx01", now))
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(dir, "sys/class/infiniband/mlx5_3", name))
+		require.NoError(t, err)
+		return string(text)
+	}
+	assert.Equal(t, "4: ACTIVE\n", read("ports/1/state"))
+
+	require.NoError(t, f.SetFaults("dgx01", []fabric.Fault{{Kind: fabric.LinkDown, Target: "mlx5_3", Since: now}}, now))
+	f.Host("dgx01")[3].Ports[1].Count(fabric.SymbolErrorCounter, 7)
+	require.NoError(t, m.Update(f, "dgx01", now))
+	for name, want := range map[string]string{"state": "1: DOWN\n", "phys_state": "2: Polling\n", "lid": "0xffff\n", "counters/symbol_error": "7\n"} {
+		assert.Equal(t, want, read("ports/1/"+name))
+	}
+	assert.Contains(t, read("ports/1/.port"), "state=1 phys_state=2 ")
+	assert.Equal(t, "down\n", read("device/net/ibp64s0/operstate"))
+	assert.Equal(t, before, names(t, dir))
+	require.NoError(t, Remove(dir))
 }

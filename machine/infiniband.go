@@ -44,13 +44,20 @@ func FabricHost(board *profiles.Board, name string) (fabric.Host, error) {
 			if port == 0 {
 				p.NetDev = a.NetDevice
 			}
-			p.Uncabled = a.State == "DOWN"
+			p.Uncabled, p.State, p.Phys = a.State == "DOWN", heldStates[a.State], physStates[a.PhysState]
 			hca.Ports = append(hca.Ports, p)
 		}
 		h.HCAs = append(h.HCAs, hca)
 	}
 	return h, nil
 }
+
+// The words of a profile for states at which ports are held.
+var (
+	heldStates = map[string]fabric.State{"INIT": fabric.Initialize, "ARMED": fabric.Armed}
+	physStates = map[string]fabric.Phys{"LinkUp": fabric.LinkUp, "Polling": fabric.Polling, "Disabled": fabric.Disabled, "Sleep": fabric.Sleep,
+		"PortConfigurationTraining": fabric.Training, "LinkErrorRecovery": fabric.ErrorRecovery, "PhyTest": fabric.PhyTest}
+)
 
 // FabricFile is where a tree has the description of its fabric.
 const FabricFile = "etc/nvmlfab/fabric.yaml"

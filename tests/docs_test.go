@@ -15,7 +15,7 @@ import (
 // TestDocs types every example of the pages about changing nodes, one after the other in one shell, and compares what is
 // printed. In a page, … stands for any text within a line, and a line of … alone for any number of lines.
 func TestDocs(t *testing.T) {
-	for _, page := range []string{"runtime-control.md", "scenarios.md", "mig.md"} {
+	for _, page := range []string{"runtime-control.md", "scenarios.md", "mig.md", "infiniband.md"} {
 		t.Run(page, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join(root, "docs", page))
 			require.NoError(t, err)
@@ -31,7 +31,13 @@ func TestDocs(t *testing.T) {
 				fmt.Fprintf(&script, "%s\necho; echo %s\n", e.command, mark(i))
 			}
 			smi := fetched(t, "nvidia-smi-550", "nvidia-smi")
-			out := runIn(t, dir, []string{"PATH=" + filepath.Dir(smi) + ":" + os.Getenv("PATH"), "TMPDIR=" + dir},
+			env := ibTools(t)
+			for i, v := range env {
+				if path, ok := strings.CutPrefix(v, "PATH="); ok {
+					env[i] = "PATH=" + filepath.Dir(smi) + ":" + path
+				}
+			}
+			out := runIn(t, dir, append(env, "TMPDIR="+dir),
 				"bash", "-c", "exec 2>&1\n"+script.String())
 			rest := out.stdout
 			for i, e := range examples {

@@ -167,3 +167,17 @@ func TestInfiniBandNeedsAdapters(t *testing.T) {
 	assert.Equal(t, 125, out.code)
 	assert.Contains(t, out.complains(t), "--ib: the profile t4 has no InfiniBand adapters")
 }
+
+// TestInfiniBandFollows: what a management datagram changes about a port is seen in sysfs, over netlink and by verbs alike.
+func TestInfiniBandFollows(t *testing.T) {
+	profile := ibProfile(t)
+	for _, how := range ways(t) {
+		out := inIB(t, how, "full", profile, `lid=$(printf %d $(cat /sys/class/infiniband/mlx5_3/ports/1/lid))
+ibportstate $lid 1 disable > /dev/null
+until grep -q DOWN /sys/class/infiniband/mlx5_3/ports/1/state; do sleep 0.1; done
+ibstat mlx5_3; rdma link show mlx5_3/1; ibv_devinfo -d mlx5_3`).succeeds(t).stdout
+		for _, part := range []string{"State: Down", "Physical state: Disabled", "state DOWN physical_state DISABLED", "PORT_DOWN (1)"} {
+			assert.Contains(t, out, part, how)
+		}
+	}
+}

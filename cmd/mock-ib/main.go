@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -107,8 +108,40 @@ func (c *command) run(ctx context.Context, stdout io.Writer) error {
 		}
 		defer end()
 	}
+	if exists(filepath.Join(c.Root, "sys/class/infiniband")) {
+		var mirroring sync.WaitGroup
+		defer mirroring.Wait()
+		mirroring.Go(func() { mirror(ctx, machine.NewMirror(c.Root, board, f, node), local) })
+	}
 	fmt.Fprintf(stdout, "mock-ib: %s has %d ports in a fabric of %d nodes\n", node, len(f.UMAD(node)), len(f.Nodes))
 	return server.Serve(ctx, l)
+}
+
+// mirrorEvery is how often the files of the tree are brought to the state of the fabric.
+const mirrorEvery = 250 * time.Millisecond
+
+// mirror keeps the files of the tree as the fabric is, until the context ends or they cannot be written.
+func mirror(ctx context.Context, m *machine.Mirror, local *umad.Local) {
+	tick := time.NewTicker(mirrorEvery)
+	defer tick.Stop()
+	for {
+		var err error
+		local.Do(func(f *fabric.Fabric) { err = m.Update(f, local.Host, time.Now()) })
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "mock-ib: sysfs no longer follows the fabric: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // together lets the daemon be one of several. end waits for the connections to close, after the context has ended.

@@ -15,7 +15,29 @@ func (f *Fabric) Settle() {
 			}
 		}
 	}
+	for _, n := range f.Nodes {
+		if n.Kind == CA {
+			for _, p := range n.Ports[1:] {
+				p.hold()
+			}
+		}
+	}
 	f.route()
+}
+
+// hold keeps a port in the states that its description gives. The other end of a link that is held before it is active shows the
+// same.
+func (p *Port) hold() {
+	hp := p.Node.HCA.Ports[p.Number-1]
+	if hp.State != 0 && p.State == Active {
+		p.State = hp.State
+		if p.Remote != nil {
+			p.Remote.State = hp.State
+		}
+	}
+	if hp.Phys != 0 {
+		p.Phys = hp.Phys
+	}
 }
 
 func (p *Port) settle() {

@@ -189,6 +189,8 @@ type HCAPort struct {
 	NetDev    string // name of its network device, such as ibp24s0
 	Rail      int    // which leaf of a rail-optimised fabric it is cabled to
 	Uncabled  bool   // no cable: the port is down and polls
+	State     State  // at which an active link is held; 0: active
+	Phys      Phys   // physical state that is shown; 0: what the link makes of it
 }
 
 // Node is an adapter or a switch of the fabric.
