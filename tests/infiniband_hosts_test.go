@@ -1,0 +1,166 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	staged "github.com/nvmlfab/nvmlfab/machine"
+	"github.com/nvmlfab/nvmlfab/profiles"
+)
+
+// mockIB is a running daemon.
+type mockIB struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	root   string
+	stderr bytes.Buffer
+}
+
+// startMockIB starts a daemon on a tree and waits for its socket.
+func startMockIB(t *testing.T, root string, args ...string) *mockIB {
+	t.Helper()
+	m := &mockIB{t: t, root: root}
+	m.cmd = exec.Command(filepath.Join(filepath.Dir(launcher(t)), "mock-ib"), append([]string{"--root", root}, args...)...)
+	m.cmd.Env, m.cmd.Stderr = environ(), &m.stderr
+	require.NoError(t, m.cmd.Start())
+	t.Cleanup(m.kill)
+	require.Eventually(t, func() bool { return exists(filepath.Join(root, "run", "mock-ib.sock")) }, time.Minute, 5*time.Millisecond, "no socket")
+	return m
+}
+
+func (m *mockIB) kill() {
+	if m.cmd.ProcessState == nil {
+		m.cmd.Process.Kill()
+		m.cmd.Wait()
+		os.Remove(filepath.Join(m.root, "run", "mock-ib.sock"))
+	}
+}
+
+// TestInfinibandHosts: the daemons of four hosts have one fabric. Every adapter of every host is reached from each; a host whose
+// daemon dies is seen as switched off, and comes back.
+func TestInfinibandHosts(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	text := "layout: rail-optimised\nhosts: [{name: 'n%d', count: 4}]\n"
+	description, secret := write("fabric.yaml", text), write("token", "a secret of the four hosts\n")
+	board, err := profiles.Shipped("h100")
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	l.Close()
+	daemons, envs := map[string]*mockIB{}, map[string][]string{}
+	lids, adapters := map[string]uint16{}, 0
+	start := func(name string) {
+		how := "--join"
+		if name == "n1" {
+			how = "--listen"
+		}
+		daemons[name] = startMockIB(t, filepath.Join(dir, name), "--profile", "h100", "--fabric", description, "--node", name, how, address, "--token-file", secret)
+	}
+	for i := range 4 {
+		name := fmt.Sprint("n", i+1)
+		f, err := staged.Subnet(board, name, description, []byte(text))
+		require.NoError(t, err)
+		ibTree(t, filepath.Join(dir, name), f.UMAD(name))
+		lids[name], adapters = f.UMAD(name)[0].LID, len(f.UMAD(name))
+		envs[name] = preloadIB(t, filepath.Join(dir, name))
+		start(name)
+	}
+	hosts := func(from string) string { return ibTool(t, envs[from], "ibhosts").succeeds(t).stdout }
+	sees := func(from string, count int) {
+		require.Eventually(t, func() bool { return strings.Count(hosts(from), "Ca\t: ") == count*adapters }, 2*time.Minute, 50*time.Millisecond,
+			"%s does not see %d hosts", from, count)
+	}
+	for name := range envs {
+		sees(name, 4)
+		for other, lid := range lids {
+			assert.Contains(t, ibTool(t, envs[name], "ibping", "-c", "1", "-L", fmt.Sprint(lid)).succeeds(t).stdout, "Pong from "+other)
+		}
+	}
+
+	// A server on another host answers in place of the port.
+	server := exec.Command(filepath.Join(diags(t), "usr/sbin/ibping"), "-S", "-C", "mlx5_0")
+	server.Env = append(append(environ(), "LD_LIBRARY_PATH="+filepath.Join(diags(t), "usr/lib/x86_64-linux-gnu")), envs["n3"]...)
+	require.NoError(t, server.Start())
+	self, err := os.Hostname()
+	require.NoError(t, err)
+	assert.Eventually(t, func() bool {
+		return strings.Contains(ibTool(t, envs["n2"], "ibping", "-c", "1", "-L", fmt.Sprint(lids["n3"])).stdout, "Pong from "+self)
+	}, time.Minute, 20*time.Millisecond)
+	server.Process.Kill()
+	server.Wait()
+
+	// A port that one host disables is down for the others.
+	state := func(how string, seen int) {
+		ibTool(t, envs["n1"], "ibportstate", "1", "3", how).succeeds(t)
+		for _, name := range []string{"n1", "n2", "n4"} {
+			require.Eventually(t, func() bool { return strings.Count(hosts(name), "Ca\t: ") == seen }, 2*time.Minute, 50*time.Millisecond, "%s after %s", name, how)
+		}
+	}
+	state("disable", 4*adapters-1)
+	state("enable", 4*adapters)
+
+	daemons["n4"].kill()
+	for _, name := range []string{"n1", "n2", "n3"} {
+		sees(name, 3)
+	}
+	assert.Contains(t, ibTool(t, envs["n1"], "ibping", "-c", "1", "-t", "50", "-L", fmt.Sprint(lids["n4"])).stdout, "100% packet loss")
+	start("n4")
+	for name := range envs {
+		sees(name, 4)
+	}
+
+	// A wrong token or another description is not let in.
+	for _, args := range [][]string{{"--fabric", description, "--token-file", write("wrong", "another secret of 24 bytes")},
+		{"--fabric", write("other.yaml", "hosts: [{name: n5}]"), "--token-file", secret}} {
+		stranger := startMockIB(t, filepath.Join(t.TempDir()), append([]string{"--profile", "h100", "--node", "n5", "--join", address}, args...)...)
+		sees("n1", 4)
+		stranger.kill()
+	}
+	out := run(t, nil, filepath.Join(filepath.Dir(launcher(t)), "mock-ib"), "--root", t.TempDir(), "--profile", "h100", "--join", address)
+	assert.NotZero(t, out.code)
+	assert.Contains(t, out.stderr, "--listen and --join need --token-file")
+}
+
+// TestInfinibandDeadDaemon: when the daemon dies or stands still, programs get errors in time: no signal, and no hang.
+func TestInfinibandDeadDaemon(t *testing.T) {
+	board, err := profiles.Shipped("h100")
+	require.NoError(t, err)
+	f, err := staged.Subnet(board, "dgx01", "", nil)
+	require.NoError(t, err)
+	tree := t.TempDir()
+	ibTree(t, tree, f.UMAD("dgx01"))
+	env := preloadIB(t, tree)
+	m := startMockIB(t, tree, "--profile", "h100", "--node", "dgx01")
+	program := filepath.Join(t.TempDir(), "hammer")
+	run(t, nil, "gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program,
+		filepath.Join(root, "tests", "testdata", "infiniband", "hammer.c")).succeeds(t)
+	out := run(t, env, program, fmt.Sprint(len(f.UMAD("dgx01"))), fmt.Sprint(m.cmd.Process.Pid)).succeeds(t)
+	assert.Equal(t, "ok\n", out.stdout, out.stderr)
+	assert.NotZero(t, ibTool(t, env, "sminfo").code, "nobody answers")
+	m.cmd.Wait()
+	os.Remove(filepath.Join(tree, "run", "mock-ib.sock"))
+
+	m = startMockIB(t, tree, "--profile", "h100", "--node", "dgx01")
+	ibTool(t, env, "sminfo").succeeds(t)
+	require.NoError(t, m.cmd.Process.Signal(syscall.SIGSTOP))
+	assert.NotZero(t, ibTool(t, env, "sminfo").code, "the daemon stands still")
+	require.NoError(t, m.cmd.Process.Signal(syscall.SIGCONT))
+	ibTool(t, env, "sminfo").succeeds(t)
+}
