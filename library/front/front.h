@@ -70,7 +70,7 @@ nvmlReturn_t nvmlfab_unknown_slot(void);
 
 /* Loads a core if this process has none; the caller holds the lock. */
 nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore);
-void nvmlfab_drop_pages(void);
+void nvmlfab_drop_constants(void);
 
 /* Make the threads that a core needs, which inherit the caller's blocked signals; the caller holds the lock. Both answer 0,
  * or an errno if a thread cannot be made; then those that have no work have ended.

@@ -319,16 +319,17 @@ static int fetch_pages(struct dl_phdr_info *library, size_t size, void *unused)
     for (unsigned i = 0; i < library->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &library->dlpi_phdr[i];
         const uintptr_t start = library->dlpi_addr + segment->p_vaddr, from = start / page * page;
-        if (segment->p_type == PT_LOAD)
-            madvise((void *)from, start + segment->p_memsz - from,
-                    segment->p_flags & PF_W ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+        if (segment->p_type == PT_GNU_RELRO)
+            madvise((void *)from, start + segment->p_memsz - from, MADV_POPULATE_WRITE);
+        else if (segment->p_type == PT_LOAD && (segment->p_flags & PF_W) == 0)
+            madvise((void *)from, start + segment->p_memsz - from, MADV_POPULATE_READ);
     }
     return 1;
 }
 
-/* The dynamic linker and the start of Go's runtime use nearly all pages of the core, which would take two hundred page faults.
- * As soon as the linker has mapped the core, this thread has the kernel map them at once. Where Linux cannot (before 5.14), or
- * is late, the faults do. */
+/* The dynamic linker relocates half a megabyte of the core, and the start of Go's runtime uses nearly all code and constants,
+ * which would take two hundred page faults. As soon as the linker has mapped the core, this thread has the kernel map these
+ * pages at once. Where Linux cannot (before 5.14), or is late, the faults do. */
 void nvmlfab_help_to_load(void)
 {
     while (!atomic_load(&loading.done) && dl_iterate_phdr(fetch_pages, NULL) == 0)
@@ -349,7 +350,7 @@ static void open_core(void *arg)
 
 static ElfW(Addr) base; /* the address of a core that still has all pages of its load; 0 if there is none */
 
-static int drop_pages(struct dl_phdr_info *library, size_t size, void *unused)
+static int drop_constants(struct dl_phdr_info *library, size_t size, void *unused)
 {
     (void)size;
     (void)unused;
@@ -359,19 +360,19 @@ static int drop_pages(struct dl_phdr_info *library, size_t size, void *unused)
     for (unsigned i = 0; i < library->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &library->dlpi_phdr[i];
         const uintptr_t start = (base + segment->p_vaddr) / page * page, end = base + segment->p_vaddr + segment->p_filesz;
-        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_W) == 0)
+        if (segment->p_type == PT_LOAD && segment->p_flags == PF_R)
             madvise((void *)start, end - start, MADV_DONTNEED);
     }
     return 1;
 }
 
-/* Gives back, once for each core, its pages that nobody can write: relocations, which only the dynamic linker needs, and code
- * and tables, most of which only the start of Go's runtime needs. That is more than two megabytes. The pages are the file's,
- * so that the kernel maps one again when somebody reads it. (Breakpoints that a debugger has set in the core by then are lost.) */
-void nvmlfab_drop_pages(void)
+/* Gives back, once for each core, its pages that nobody can write: relocations, which only the dynamic linker needs, and
+ * tables, most of which only the start of Go's runtime needs. That is more than a megabyte. The pages are the file's, so that
+ * the kernel maps one again when somebody reads it. */
+void nvmlfab_drop_constants(void)
 {
     if (base != 0)
-        dl_iterate_phdr(drop_pages, NULL);
+        dl_iterate_phdr(drop_constants, NULL);
     base = 0; /* a later nvmlInit of this core needs what is mapped by then */
 }
 
@@ -482,7 +483,7 @@ nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
         close(fd);
     if (answer == NVML_SUCCESS && restore) {
         answer = (nvmlReturn_t)call(NVMLFAB_RESTORE, NULL);
-        nvmlfab_drop_pages();
+        nvmlfab_drop_constants();
     }
     if (answer == NVML_SUCCESS) {
         atomic_store_explicit(&nvmlfab_front.call, call, memory_order_release);
