@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -143,6 +144,25 @@ func (s *storm) call(r *rand.Rand) {
 	}
 }
 
+// threadsIn tells of each thread in a cgroup its state, its system call and its stack in the kernel.
+func threadsIn(dir string) string {
+	var all strings.Builder
+	threads, err := os.ReadFile(dir + "/cgroup.threads")
+	if err != nil {
+		return err.Error()
+	}
+	for _, thread := range strings.Fields(string(threads)) {
+		for _, file := range []string{"stat", "syscall", "stack"} {
+			text, err := os.ReadFile("/proc/" + thread + "/" + file)
+			fmt.Fprintf(&all, "%s %s: %s", thread, file, text)
+			if err != nil {
+				fmt.Fprintln(&all, err)
+			}
+		}
+	}
+	return all.String()
+}
+
 // TestRaceDriverStorm: processes make random calls, in cgroups that are made and removed and whose policies change,
 // while both modules are reloaded and a reader follows the events. At the end nothing is left.
 // NVMLFAB_GUEST_STORM=SECONDS,SEED makes it run longer or repeats a run.
@@ -188,6 +208,11 @@ func TestRaceDriverStorm(t *testing.T) {
 			return
 		}
 		require.NoError(t, os.WriteFile(dirs[i]+"/cgroup.kill", []byte("1"), 0))
+		defer func() {
+			if dirs[i] != "" {
+				t.Logf("threads that did not end, with what they do in the kernel:\n%s", threadsIn(dirs[i]))
+			}
+		}()
 		eventually(t, "the cgroup is empty", func() bool { return !errors.Is(os.Remove(dirs[i]), unix.EBUSY) })
 		dirs[i] = ""
 	}
