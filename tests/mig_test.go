@@ -323,8 +323,11 @@ func TestMIGTables(t *testing.T) {
 		t.Run(board, func(t *testing.T) {
 			t.Parallel()
 			rows := migTables[board]
-			if board == "a100-pcie-80gb" {
+			switch board {
+			case "a100-pcie-80gb":
 				rows = migTables["a100-sxm4-80gb"] // the sources name no form
+			case "dgx-h100":
+				rows = migTables["h100"] // its GPUs are those
 			}
 			require.NotEmpty(t, rows, "its table is to be compared with a source")
 			n := newMIGNode(t, 550, "extends: "+board+"\ncount: 1\n")
