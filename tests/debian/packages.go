@@ -66,7 +66,7 @@ var entries = map[string]entry{
 	"dkms":  {"bookworm", tools, "3.0.10", []string{"dkms"}},
 
 	"infiniband-diags": {"bookworm", tools, "44.0", []string{"infiniband-diags", "libibumad3", "libibmad5", "libibnetdisc5"}},
-	"ibverbs": {"bookworm", tools, "44.0", []string{"ibverbs-utils", "libibverbs1", "ibverbs-providers", "libnl-3-200", "libnl-route-3-200"}},
+	"ibverbs":          {"bookworm", tools, "44.0", []string{"ibverbs-utils", "libibverbs1", "ibverbs-providers", "libnl-3-200", "libnl-route-3-200"}},
 	"iproute2": {"bookworm", tools, "6.1.0", []string{"iproute2", "libbpf1", "libbsd0", "libcap2", "libdb5.3", "libelf1", "libmd0",
 		"libmnl0", "libselinux1", "libtirpc3", "libxtables12"}},
 	"ibsim": {"bookworm", tools, "0.10", []string{"ibsim-utils", "libumad2sim0", "libibumad3", "libibmad5", "opensm",
