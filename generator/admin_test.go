@@ -56,7 +56,7 @@ int main(int argc, char **argv)
 const anyCore = `
 #include "front.h"
 
-__attribute__((visibility("default"))) uint32_t nvmlfab_call(uint32_t index, const uint64_t *a)
+__attribute__((visibility("default"))) uint32_t nvmlfab_answer(uint32_t index, const uint64_t *a)
 {
 	if (index == NVMLFAB_HELLO)
 		*(uint64_t *)(uintptr_t)a[2] = a[0];

@@ -1,8 +1,10 @@
 package tests
 
 import (
+	"debug/elf"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -46,6 +48,7 @@ func TestFrontRefusesOtherCores(t *testing.T) {
 	for name, core := range map[string]string{
 		"of another model": library("model.so"),
 		"without an entry": library("entry.so", "-DNO_ENTRY"),
+		"of another build": library("build.so", "-DFORMER"),
 		"no library":       text,
 		"a folder":         dir,
 		"missing":          filepath.Join(dir, "nothing.so"),
@@ -56,6 +59,22 @@ func TestFrontRefusesOtherCores(t *testing.T) {
 			assert.Contains(t, out.complains(t), core)
 		})
 	}
+}
+
+// TestCoreEntries: a front of a build without nvmlfab_start refuses this core, since the core has not the entry that it looks for.
+func TestCoreEntries(t *testing.T) {
+	core, err := elf.Open(filepath.Join(library, "libnvmlfab-core.so.1"))
+	require.NoError(t, err)
+	defer core.Close()
+	symbols, err := core.DynamicSymbols()
+	require.NoError(t, err)
+	var entries []string
+	for _, s := range symbols {
+		if strings.HasPrefix(s.Name, "nvmlfab_") && s.Section != elf.SHN_UNDEF {
+			entries = append(entries, s.Name)
+		}
+	}
+	assert.ElementsMatch(t, []string{"nvmlfab_answer", "nvmlfab_start"}, entries)
 }
 
 func TestLife(t *testing.T) {

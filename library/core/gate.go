@@ -1,5 +1,5 @@
 // Command core is libnvmlfab-core.so, the Go library that the front loads. It has two exports: nvmlfab_start in threads.c, which
-// starts the Go runtime, and then nvmlfab_call.
+// starts the Go runtime, and then nvmlfab_answer.
 package main
 
 // #include "shared.h"
@@ -31,11 +31,12 @@ func main() {}
 // node is the engine of the process. The front's first call creates it.
 var node *engine.Engine
 
-// nvmlfab_call answers the symbol with that number; args is a block of argument words. A
-// panic answers UNKNOWN and prints one line; it never unwinds into C.
+// nvmlfab_answer answers the symbol with that number; args is a block of argument words. A panic answers UNKNOWN and prints one
+// line; it never unwinds into C. A front calls nvmlfab_start first, or this call waits for the Go runtime for ever. So it must not
+// be called nvmlfab_call: fronts of builds without nvmlfab_start look for that name, and refuse a core that does not have it.
 //
-//export nvmlfab_call
-func nvmlfab_call(number C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
+//export nvmlfab_answer
+func nvmlfab_answer(number C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
 	defer func() {
 		if r := recover(); r != nil {
 			ret = C.uint32_t(abi.ERROR_UNKNOWN)

@@ -428,7 +428,7 @@ static nvmlReturn_t greet(const char *path, struct nvmlfab_space *space, nvmlfab
         if (error != 0)
             return no_threads(error);
     }
-    symbol = dlsym(opening.core, "nvmlfab_call");
+    symbol = dlsym(opening.core, "nvmlfab_answer");
     memcpy(&call, &symbol, sizeof call);
     uint64_t hash = 0;
     const uint64_t args[] = {nvmlfab_model_hash, (uint64_t)(uintptr_t)space, (uint64_t)(uintptr_t)&hash};

@@ -48,7 +48,7 @@ static nvmlReturn_t text(const uint64_t *a, const char *prefix)
 	return NVML_SUCCESS;
 }
 
-__attribute__((visibility("default"))) uint32_t nvmlfab_call(uint32_t index, const uint64_t *a)
+__attribute__((visibility("default"))) uint32_t nvmlfab_answer(uint32_t index, const uint64_t *a)
 {
 	switch (index) {
 	case NVMLFAB_HELLO:
