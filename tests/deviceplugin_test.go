@@ -72,7 +72,8 @@ func TestDevicePlugin(t *testing.T) {
 			log := filepath.Join(t.TempDir(), "log")
 			lab := fmt.Sprintf("test-%d-%s", os.Getpid(), name)
 			// The plugin and the kubelet meet in a folder of fixed name, which nobody else sees.
-			cmd := exec.CommandContext(t.Context(), launcher(t), "run", "--namespace", "--profile", name, "--name", lab, "--", "sh", "-ec", `
+			// Not with the test's context, whose end would kill the shell before it ends its programs.
+			cmd := exec.Command(launcher(t), "run", "--namespace", "--profile", name, "--name", lab, "--", "sh", "-ec", `
 mount -t tmpfs none /var/lib
 mkdir -p /var/lib/kubelet/device-plugins
 "$0/plugin" --kubelet-socket= >"$1" 2>&1 &
