@@ -64,3 +64,53 @@ func TestInfiniBandVerbsHammer(t *testing.T) {
 		assert.Empty(t, out.stderr)
 	}
 }
+
+// TestInfiniBandDiscovery: what NCCL and UCX look at leads to the adapters' PCI functions, their links and the GPUs beside them.
+func TestInfiniBandDiscovery(t *testing.T) {
+	program := ibProgram(t, "discovery")
+	profile := ibProfile(t)
+	gpus := busIDs(t, "dgx-h100")
+	for _, how := range ways(t) {
+		out := inIB(t, how, "full", profile, program+" "+strings.Join(gpus, " ")).succeeds(t)
+		lines := out.lines()
+		require.Len(t, lines, 13, out.stdout)
+		assert.Regexp(t, `^mlx5_0 state=4 lid=\d+ layer=1 speed=128 width=2 part=4129 guid=[0-9a-f]{16} gid=fe80 pd=1 pci=0000:18:00.0 same vendor=0x15b3 `+
+			`speed=32.0 GT/s PCIe width=16 numa=0 near=0000:1b:00.0$`, lines[0])
+		assert.Regexp(t, `^mlx5_2 state=4 lid=0 layer=2 .* pci=0000:29:00.1 same .* near=none$`, lines[2])
+		guids := regexp.MustCompile(` guid=(\w+)`)
+		assert.Equal(t, guids.FindString(lines[1]), guids.FindString(lines[2]), "one card has one system image GUID")
+		for nic, gpu := range dgxNICs {
+			assert.Contains(t, lines[nic], "near="+gpus[gpu])
+		}
+		assert.Equal(t, "peer memory: yes", lines[12])
+	}
+}
+
+// TestInfiniBandLstopo: hwloc shows adapters and their network interfaces beside the GPUs that they share a switch with.
+func TestInfiniBandLstopo(t *testing.T) {
+	lstopo := tool(t, "lstopo-no-graphics")
+	profile := ibProfile(t)
+	for _, how := range ways(t) {
+		text := inIB(t, how, "sysfs", profile, lstopo+" --of console --whole-io").succeeds(t).stdout
+		assert.Equal(t, 12, strings.Count(text, `OpenFabrics "mlx5_`), text)
+		assert.Regexp(t, `PCI 18:00.0 \(InfiniBand\)\n +Net "ibp24s0"\n +OpenFabrics "mlx5_0"\n +PCIBridge\n +PCI 1b:00.0 \(3D\)`, text, how)
+	}
+}
+
+// TestInfiniBandScripts: the ways by which scripts get from an adapter to its network interface and back agree.
+func TestInfiniBandScripts(t *testing.T) {
+	profile := ibProfile(t)
+	for _, how := range ways(t) {
+		out := inIB(t, how, "sysfs", profile, `cd /sys/class/infiniband
+for d in mlx5_*; do echo "$d $(ls $d/device/net)"; done
+for n in /sys/class/net/ib*; do echo "$(ls $n/device/infiniband) ${n##*/}"; done
+cat mlx5_2/ports/1/gid_attrs/ndevs/3 mlx5_2/ports/1/gid_attrs/types/3
+cat /sys/class/net/ibp24s0/address | cut -c13-; cat mlx5_0/ports/1/gids/0`).succeeds(t).stdout
+		assert.Equal(t, 2, strings.Count(out, "mlx5_3 ibp64s0\n"), out)
+		assert.Contains(t, out, "mlx5_8 enp170s0f1np1\n")
+		assert.Contains(t, out, "enp41s0f1np1\nRoCE v2\n")
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		plain := strings.NewReplacer(":", "")
+		assert.Equal(t, plain.Replace(lines[len(lines)-1]), plain.Replace(lines[len(lines)-2]), "the hardware address ends with the GID")
+	}
+}
