@@ -43,9 +43,9 @@ func ibProfile(t *testing.T, more ...string) string {
 }
 
 // inIB runs a shell command where a profile's adapters are shown.
-func inIB(t *testing.T, how, tier, profile, command string) outcome {
+func inIB(t *testing.T, how, tier, profile, command string, env ...string) outcome {
 	t.Helper()
-	return run(t, ibTools(t), launcher(t), "run", how, "--ib", tier, "--profile", profile, "--", "sh", "-c", command)
+	return run(t, append(ibTools(t), env...), launcher(t), "run", how, "--ib", tier, "--profile", profile, "--", "sh", "-c", command)
 }
 
 // ways are the flags by which a run shows files.
@@ -179,5 +179,22 @@ ibstat mlx5_3; rdma link show mlx5_3/1; ibv_devinfo -d mlx5_3`).succeeds(t).stdo
 		for _, part := range []string{"State: Down", "Physical state: Disabled", "state DOWN physical_state DISABLED", "PORT_DOWN (1)"} {
 			assert.Contains(t, out, part, how)
 		}
+	}
+}
+
+// TestInfiniBandEvents: a program that waits for events of an adapter learns when its port goes down and comes back.
+func TestInfiniBandEvents(t *testing.T) {
+	profile := ibProfile(t)
+	for _, how := range ways(t) {
+		out := inIB(t, how, "full", profile, `ibv_asyncwatch -d mlx5_3 > "$TMPDIR/watched" 2>&1 & watcher=$!
+until grep -q 'async event FD' "$TMPDIR/watched"; do sleep 0.1; done
+ibportstate $(printf %d $(cat /sys/class/infiniband/mlx5_3/ports/1/lid)) 1 disable > /dev/null
+until grep -q PORT_ERR "$TMPDIR/watched"; do sleep 0.1; done
+ibportstate -C mlx5_3 -P 1 -D 0 1 enable > /dev/null
+until grep -q CLIENT_REREGISTER "$TMPDIR/watched"; do sleep 0.1; done
+kill $watcher
+grep event_type "$TMPDIR/watched"`, "TMPDIR="+t.TempDir()).succeeds(t)
+		assert.Equal(t, []string{"  event_type IBV_EVENT_PORT_ERR (10), port 1", "  event_type IBV_EVENT_PORT_ACTIVE (9), port 1",
+			"  event_type IBV_EVENT_CLIENT_REREGISTER (17), port 1"}, out.lines(), how)
 	}
 }

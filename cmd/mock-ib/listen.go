@@ -14,8 +14,7 @@ import (
 // socketName is what libibmockumad.so connects to in a tree's folder run.
 const socketName = "mock-ib.sock"
 
-// listen makes the socket of a tree. A lock keeps a second daemon from it. The socket gets its name when it can be connected
-// to, so whoever sees it can use it. release takes it away.
+// listen makes the socket of a tree. A lock keeps a second daemon from it. release takes the socket away.
 func listen(root string) (l *net.UnixListener, release func(), err error) {
 	run := filepath.Join(root, "run")
 	if err := os.MkdirAll(run, 0o755); err != nil {
@@ -36,6 +35,18 @@ func listen(root string) (l *net.UnixListener, release func(), err error) {
 		}
 		return nil, nil, fmt.Errorf("%s: %w", lock.Name(), err)
 	}
+	l, unlink, err := makeSocket(run, socketName, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, func() {
+		unlink()
+		lock.Close()
+	}, nil
+}
+
+// makeSocket makes a socket in a folder. It gets its name when it can be connected to. unlink takes the name away.
+func makeSocket(run, name string, mode os.FileMode) (l *net.UnixListener, unlink func(), err error) {
 	temporary, err := os.MkdirTemp(run, ".mock-ib.")
 	if err != nil {
 		return nil, nil, err
@@ -47,18 +58,15 @@ func listen(root string) (l *net.UnixListener, release func(), err error) {
 		return nil, nil, err
 	}
 	defer folder.Close()
-	l, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), socketName), Net: "unixpacket"})
+	l, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), name), Net: "unixpacket"})
 	if err != nil {
 		return nil, nil, err
 	}
 	l.SetUnlinkOnClose(false)
-	path := filepath.Join(run, socketName)
-	if err := errors.Join(os.Chmod(filepath.Join(temporary, socketName), 0o600), os.Rename(filepath.Join(temporary, socketName), path)); err != nil {
+	path := filepath.Join(run, name)
+	if err := errors.Join(os.Chmod(filepath.Join(temporary, name), mode), os.Rename(filepath.Join(temporary, name), path)); err != nil {
 		l.Close()
 		return nil, nil, err
 	}
-	return l, func() {
-		os.Remove(path)
-		lock.Close()
-	}, nil
+	return l, func() { os.Remove(path) }, nil
 }

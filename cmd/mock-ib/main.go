@@ -108,28 +108,42 @@ func (c *command) run(ctx context.Context, stdout io.Writer) error {
 		}
 		defer end()
 	}
-	if exists(filepath.Join(c.Root, "sys/class/infiniband")) {
-		var mirroring sync.WaitGroup
-		defer mirroring.Wait()
-		mirroring.Go(func() { mirror(ctx, machine.NewMirror(c.Root, board, f, node), local) })
+	e, err := newEvents(filepath.Join(c.Root, "run"))
+	if err != nil {
+		l.Close()
+		return err
 	}
+	defer e.close()
+	var m *machine.Mirror
+	if exists(filepath.Join(c.Root, "sys/class/infiniband")) {
+		m = machine.NewMirror(c.Root, board, f, node)
+	}
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { watch(ctx, local, m, e) })
 	fmt.Fprintf(stdout, "mock-ib: %s has %d ports in a fabric of %d nodes\n", node, len(f.UMAD(node)), len(f.Nodes))
 	return server.Serve(ctx, l)
 }
 
-// mirrorEvery is how often the files of the tree are brought to the state of the fabric.
-const mirrorEvery = 250 * time.Millisecond
+// watchEvery is how often is looked what has happened to the host's ports.
+const watchEvery = 250 * time.Millisecond
 
-// mirror keeps the files of the tree as the fabric is, until the context ends or they cannot be written.
-func mirror(ctx context.Context, m *machine.Mirror, local *umad.Local) {
-	tick := time.NewTicker(mirrorEvery)
+// watch keeps the files of the tree as the fabric is, if there is a mirror and until they cannot be written, and sends events
+// about ports, until the context ends.
+func watch(ctx context.Context, local *umad.Local, m *machine.Mirror, e *events) {
+	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
 		var err error
-		local.Do(func(f *fabric.Fabric) { err = m.Update(f, local.Host, time.Now()) })
+		local.Do(func(f *fabric.Fabric) {
+			if m != nil {
+				err = m.Update(f, local.Host, time.Now())
+			}
+			e.look(f.Host(local.Host))
+		})
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "mock-ib: sysfs no longer follows the fabric: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
-			return
+			m = nil
 		}
 		select {
 		case <-ctx.Done():

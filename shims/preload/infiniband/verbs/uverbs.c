@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 // ---- The descriptor --------------------------------------------------------------------------------------------------
@@ -352,13 +354,38 @@ static int invoke_write(struct call *c, const struct device *d) {
   return -EOPNOTSUPP;
 }
 
-// async_event gives the program the descriptor of which it reads events. There are none: it is one that never becomes readable.
-static int async_event(struct call *c) {
+// connect_events connects to the daemon, which sends the events of an adapter as the program is to read them. It returns the
+// connection, or a negative error number.
+static int connect_events(int number) {
+  char path[PATH_MAX];
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  int folder = tree_path(path, sizeof path, "/run") ? kernel_open(path, O_PATH | O_DIRECTORY) : -ENOENT;
+  if (folder < 0) return folder;
+  snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/mock-ib-events.sock", folder);
+  int fd = (int)kernel(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0);
+  uint32_t device = (uint32_t)number;
+  long result = fd < 0 ? fd : kernel(SYS_connect, fd, (long)&address, sizeof address, 0);
+  if (result >= 0) result = kernel(SYS_write, fd, (long)&device, sizeof device, 0);
+  if (result >= 0) result = kernel(SYS_fcntl, fd, F_SETFL, O_RDWR, 0);
+  kernel_close(folder);
+  if (result >= 0) return fd;
+  if (fd >= 0) kernel_close(fd);
+  return (int)result;
+}
+
+// async_event gives the program the descriptor from which it reads events. Without the daemon there are none: then it is one that
+// never becomes readable.
+static int async_event(struct call *c, const struct device *d) {
   struct attribute *a = attribute(c, 0);
   if (!a) return -EINVAL;
-  int kept = errno, fd = eventfd(0, EFD_CLOEXEC), error = errno;
-  errno = kept;
-  if (fd < 0) return -error;
+  int fd = connect_events(d->number);
+  if (fd < 0) {
+    int kept = errno;
+    fd = eventfd(0, EFD_CLOEXEC);
+    if (fd < 0) fd = -errno;
+    errno = kept;
+  }
+  if (fd < 0) return fd;
   uint64_t data = (uint64_t)fd;
   if (hand(&c->at[a - c->attributes].data, &data, sizeof data)) return 0;
   kernel_close(fd);
@@ -395,7 +422,7 @@ int uverbs_ioctl(int fd, int number, void *argument) {
     case QUERY_GID_ENTRY:
       return query_gid_entry(&c, &d);
     case ASYNC_EVENT << 16:
-      return async_event(&c);
+      return async_event(&c, &d);
   }
   if (c.head.object != DEVICE && c.head.object <= LAST_OBJECT) return -EOPNOTSUPP;
   return -EPROTONOSUPPORT;
