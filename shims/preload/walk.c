@@ -120,11 +120,11 @@ static bool crosses(const char *virtual, const char *start) {
 
 int walk(struct place *p, int dirfd, const char *path, enum how how, unsigned long resolve) {
   char *todo = p->todo, *virtual = virtual_path(p), start[sizeof state.tops->path + 1] = "";
-  enum { TODO = sizeof p->todo };
+  enum { LONGEST = sizeof p->todo };
   memset(p, 0, offsetof(struct place, room));
   size_t length = strlen(path), used = 0;
   if (length >= PATH_MAX) return 0;  // the kernel will say so
-  char *next = memcpy(todo + TODO - length - 1, path, length + 1);
+  char *next = memcpy(todo + LONGEST - length - 1, path, length + 1);
   memcpy(p->room, state.root, state.root_length);
   virtual[0] = '\0';
   if (*path == '/' && resolve & RESOLVE_BENEATH) return 0;  // EXDEV
