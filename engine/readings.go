@@ -7,23 +7,25 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// Readings are what the device reads now.
-func (d *Device) Readings() simulate.Readings {
-	if still, ok := d.meter.Still(); ok {
+// Readings are what the device reads now. The caller must not change them: other calls share them.
+func (d *Device) Readings() *simulate.Readings {
+	if still := d.meter.Still(); still != nil {
 		return d.shown(still) // without looking at the clock
 	}
 	return d.shown(d.meter.Course().At(d.snapshot.Now().Unix()))
 }
 
-// ReadingsAt are the device's readings at a time.
-func (d *Device) ReadingsAt(t time.Time) simulate.Readings {
+// ReadingsAt are the device's readings at a time, which the caller must not change.
+func (d *Device) ReadingsAt(t time.Time) *simulate.Readings {
 	return d.shown(d.meter.Course().At(t.Unix()))
 }
 
 // shown are readings as NVML shows them: it knows no loads of a GPU in MIG mode, nor of its MIG devices.
-func (d *Device) shown(r simulate.Readings) simulate.Readings {
+func (d *Device) shown(r *simulate.Readings) *simulate.Readings {
 	if d.MIG.ModeCurrent.Value {
-		r.Utilization = profiles.Utilization{}
+		without := *r
+		without.Utilization = profiles.Utilization{}
+		return &without
 	}
 	return r
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -56,6 +57,13 @@ type Course struct {
 	rows   stretch  // one period
 	head   stretch  // the seconds after the start, until the earlier warmth has no effect
 	warmth []float64
+	latest atomic.Pointer[reading] // the last answer of At
+}
+
+// reading are the readings of a second since 1970.
+type reading struct {
+	second int64
+	Readings
 }
 
 // row is one second of a course, and the counts from the start of the stretch up to that second.
@@ -92,17 +100,21 @@ func (c *Course) Same(d *profiles.Device, s Settings) bool {
 // Moves reports whether the readings change over time.
 func (c *Course) Moves() bool { return c.in.period() > 1 }
 
-// At returns the device's readings in a second since 1970.
-func (c *Course) At(second int64) Readings {
+// At returns the device's readings in a second since 1970, which must not be changed: calls in the same second share them.
+func (c *Course) At(second int64) *Readings {
+	if l := c.latest.Load(); l != nil && l.second == second {
+		return &l.Readings
+	}
 	c.once.Do(c.build)
-	r := c.still
-	row := c.row(second)
+	l := &reading{second, c.still}
+	r, row := &l.Readings, c.row(second)
 	r.Utilization.GPU.Value, r.Utilization.Memory.Value = uint32(row.gpu), uint32(row.memory)
 	r.PowerMW.Value = row.power
 	r.TemperatureC.Value = row.temperature
 	r.TLimitC.Value += c.in.thermal.TemperatureGPUC.Or(row.temperature) - row.temperature
 	r.GraphicsMHz.Value, r.SMMHz.Value, r.VideoMHz.Value = row.graphics, row.sm, row.video
 	r.ReasonsInForce = row.reasons
+	c.latest.Store(l)
 	return r
 }
 

@@ -45,8 +45,7 @@ type Meter struct {
 
 	once    sync.Once
 	current *Course
-	moves   bool
-	still   Readings // of a device whose readings never change
+	still   *Readings // of a device whose readings never change; nil for any other
 }
 
 // NewMeter is the meter of a GPU. The GPU may differ from the one that the board has at its index.
@@ -60,17 +59,17 @@ func (m *Meter) Course() *Course {
 		if m.current == nil {
 			m.current = New(m.device, SettingsOf(m.device), m.start)
 		}
-		if m.moves = m.current.Moves(); !m.moves {
+		if !m.current.Moves() {
 			m.still = m.current.At(0)
 		}
 	})
 	return m.current
 }
 
-// Still are the readings of a device whose readings never change; false for any other.
-func (m *Meter) Still() (Readings, bool) {
+// Still are the readings of a device whose readings never change; nil for any other.
+func (m *Meter) Still() *Readings {
 	m.Course()
-	return m.still, !m.moves
+	return m.still
 }
 
 // growth says how a counter grows, and the value that it starts from, which is not valid if the device does not have

@@ -3,6 +3,7 @@ package simulate
 import (
 	"math"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func TestStaysStill(t *testing.T) {
 	assert.Equal(t, GPUIdle, r.ReasonsInForce)
 
 	none := New(&profiles.Device{}, Settings{}, Start{})
-	assert.Equal(t, Readings{}, none.At(noon), "a device of which nothing is known reads nothing")
+	assert.Equal(t, &Readings{}, none.At(noon), "a device of which nothing is known reads nothing")
 	for q := range Quantities {
 		from, g := none.Counter(q)
 		assert.False(t, from.Valid)
@@ -63,19 +64,41 @@ func TestStaysStill(t *testing.T) {
 
 // TestOnlyWhatIsAskedForMoves: a section of dynamic_metrics changes its own readings and no others.
 func TestOnlyWhatIsAskedForMoves(t *testing.T) {
-	still := course(t, "  name: still", Settings{}).At(noon)
+	still := *course(t, "  name: still", Settings{}).At(noon)
 	busy := course(t, "  dynamic_metrics: {utilization: {pattern: busy}}", Settings{})
 	power := course(t, "  dynamic_metrics: {power: {base_mw: 400000, variance_mw: 9000}}", Settings{})
 	for s := range int64(700) {
-		r := busy.At(noon + s)
+		r := *busy.At(noon + s)
 		assert.GreaterOrEqual(t, r.Utilization.GPU.Value, uint32(75))
 		r.Utilization, r.ReasonsInForce = still.Utilization, still.ReasonsInForce
 		assert.Equal(t, still, r)
-		r = power.At(noon + s)
+		r = *power.At(noon + s)
 		assert.InDelta(t, 400000, r.PowerMW.Value, 9000)
 		r.PowerMW = still.PowerMW
 		assert.Equal(t, still, r)
 	}
+}
+
+// TestReadingsOfASecond: threads that ask for different seconds at once each get their own.
+func TestReadingsOfASecond(t *testing.T) {
+	shared, alone := course(t, bursts, Settings{}), course(t, bursts, Settings{})
+	var want [7]Readings
+	for i := range want {
+		want[i] = *alone.At(noon + int64(i)*11)
+	}
+	require.NotEqual(t, want[0], want[1])
+	var asking sync.WaitGroup
+	for thread := range 4 {
+		asking.Go(func() {
+			for i := range 20000 {
+				second := (i/3 + thread) % len(want)
+				if got := *shared.At(noon + int64(second)*11); got != want[second] {
+					t.Errorf("second %d: %v", second, got)
+				}
+			}
+		})
+	}
+	asking.Wait()
 }
 
 // TestPeriod: a period holds whole bursts and waves and is never longer than an hour.

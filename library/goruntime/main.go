@@ -10,6 +10,7 @@
 //   - Its large stacks have a guard below them, since signal handlers of the host may run on them.
 //   - It opens no descriptors for its poller. If a host closed these along with its own, the next garbage collection would
 //     end the process.
+//   - Its calls from C do not take a lock that all threads share.
 //   - It gets the first pages of its heap from the kernel at once, not by a page fault each.
 //   - An expression of regexp.MustCompile is compiled when it is first used. The YAML reader has two, which would take a
 //     fifth of the start of each process, with or without a YAML file.
@@ -48,6 +49,7 @@ var releases = map[string]map[string]string{
 		"runtime/sigtab_linux_generic.go": "0e618e00f7d446bc55e03083f76a276e481652603d10c96e7662e943d5101513",
 		"runtime/netpoll_epoll.go":        "cd94172ee133e4e522a8091818c6d82c9fdb94a9c263d5004feee114f76f9624",
 		"runtime/stack.go":                "0225942ade2eed1e4ec5a0e813c66b3ed06c142c33c987b2fd9e031a0b871d3d",
+		"runtime/cgocall.go":              "9c4b5f7704610648df935176b35d942179a5c58e91ac22186ffa2786371ab8aa",
 		"syscall/rlimit.go":               "f0eee111b4a1fd060d21d2a18878353242c9c9440da5aec97d74667ef634eb51",
 		"runtime/mheap.go":                "6147548986e268b53fca158135149396a586cfd7d82aef7669b06f59a113bc04",
 		"regexp/regexp.go":                "addd07fbda0b622c063e0f5516b55c684d48ab9cc5d3a4a9f90d82b19c527772",
@@ -67,6 +69,9 @@ var stack string
 
 //go:embed _heap.go
 var heap string
+
+//go:embed _callback.go
+var callback string
 
 //go:embed _regexp.go
 var late string
@@ -105,6 +110,10 @@ var changes = map[string][]change{
 		{"regexp/exec.go", func(text string) string {
 			return after("func (re *Regexp) doExecute(r io.RuneReader, b []byte, s string, pos int, ncap int, dstCap []int) []int {",
 				"re = re.compiled()", text)
+		}},
+		{"runtime/cgocall.go", func(text string) string {
+			return after("import (", `"internal/runtime/atomic"`, strings.Replace(text, "<-main_init_done\n", "awaitInit()\n", 1)) +
+				callback[strings.Index(callback, "// What follows"):]
 		}},
 		{"runtime/mheap.go", func(text string) string {
 			return after("\t\trandNumPages := alignDown(randOffset, pageSize) / pageSize",
