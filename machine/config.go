@@ -1,6 +1,9 @@
 package machine
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"strings"
+)
 
 // identity is what a function says it is.
 type identity struct {
@@ -27,7 +30,7 @@ func (f *function) identity() identity {
 		pci := f.gpu.PCI
 		id, sub := pci.DeviceID.Or(nvidia), pci.SubsystemID.Or(0)
 		return identity{uint16(id), uint16(id >> 16), uint16(sub), uint16(sub >> 16),
-			uint8(pci.BaseClass.Or(3)), uint8(pci.SubClass.Or(2)), 0xa1, "nvidia"}
+			uint8(pci.BaseClass.Or(3)), uint8(pci.SubClass.Or(display(f.gpu.Brand.Value))), 0xa1, "nvidia"}
 	case nvswitch:
 		id := identity{vendor: nvidia, device: 0x22a3, base: 6, sub: 0x80, revision: 0xa1, driver: "nvidia-nvswitch"}
 		switch f.root.nvlink {
@@ -85,12 +88,23 @@ func (f *function) link() link {
 	return l
 }
 
+// display is the sub class of a GPU whose profile names none: 0, a VGA controller, if its product line has displays, as GeForce boards
+// and the vGPUs of desktops have; and 2, a 3D controller, of all others.
+func display(brand string) uint32 {
+	switch brand {
+	case "geforce", "geforce_rtx", "titan", "titan_rtx", "nvidia_vws", "nvidia_vpc", "nvidia_vapps":
+		return 0
+	}
+	return 2
+}
+
 // Where the capabilities stand in the configuration space, as on NVIDIA's boards.
 const (
 	configSize = 4096
 	atPower    = 0x60
 	atMSI      = 0x68
 	atExpress  = 0x78
+	atVGPU     = 0xd0
 	atErrors   = 0x100
 	atSerial   = 0x148
 )
@@ -123,6 +137,7 @@ func (f *function) config() string {
 	f.power(&c)
 	f.msi(&c)
 	f.express(&c)
+	f.vgpu(&c)
 	f.errors(&c)
 	return string(c[:])
 }
@@ -205,6 +220,24 @@ func (f *function) express(c *config) {
 	speeds := uint32(1)<<(min(l.maxGen, 7)+1) - 2
 	c.u32(atExpress+0x2c, speeds)
 	c.u16(atExpress+0x30, uint16(l.maxGen))
+}
+
+// vgpu is the vendor's capability that a vGPU has in its virtual machine, the last of the list. It begins with VF and has records. That
+// of type 0 has the version and the branch of the host's driver, 10 bytes each. No source of a profile tells that version, so it is
+// the guest's own.
+func (f *function) vgpu(c *config) {
+	if f.gpu == nil || f.gpu.Virtualization.Mode.Value != "vgpu" {
+		return
+	}
+	version := f.root.driver
+	branch, _, _ := strings.Cut(version, ".")
+	c.u8(atExpress+1, atVGPU)
+	c.u8(atVGPU, 0x09)
+	c.u8(atVGPU+2, 27)
+	copy(c[atVGPU+3:], "VF")
+	c.u8(atVGPU+6, 22) // what the record has, after its type 0
+	copy(c[atVGPU+7:atVGPU+17], version)
+	copy(c[atVGPU+17:atVGPU+27], "r"+branch+"_00")
 }
 
 // errors are the extended capabilities: error reports, and on GPUs that have one the device's serial number.

@@ -47,6 +47,7 @@ type root struct {
 	numa   int32
 	cpus   []uint32 // near it; nil if nothing says which
 	nvlink uint32   // generation of the machine's NVLink
+	driver string   // version of the machine's driver
 	level  string   // how far its GPUs are from one another, as NVML's levels; empty if nothing says
 	grace  bool     // it is of a Grace CPU
 	below  []*function
@@ -120,7 +121,7 @@ func layout(board *profiles.Board, adapters []*adapter) []*root {
 		return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.bus, b.bus))
 	})
 	for _, r := range roots {
-		r.nvlink = board.NVLink.Version.Or(0)
+		r.nvlink, r.driver = board.NVLink.Version.Or(0), board.System.DriverVersion.Value
 		r.grace = slices.ContainsFunc(board.Devices, func(d profiles.Device) bool { return d.GraceCPUPair.Valid })
 		for _, s := range switches {
 			if slices.ContainsFunc(r.below, func(f *function) bool { return s.Has(f.id) }) {

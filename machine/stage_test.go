@@ -59,12 +59,26 @@ func TestTree(t *testing.T) {
 			tree := New(board, Options{CPUs: []uint32{0, 1}, System: true})
 			checkLinks(t, tree.Node)
 			for i := range board.Devices {
-				checkGPU(t, tree, &board.Devices[i])
+				checkGPU(t, tree, &board.Devices[i], board.System.DriverVersion.Value)
 			}
 			for name, lines := range tree.Added {
 				assert.Equal(t, lines, tree.Find(name).Data)
 			}
 		})
+	}
+}
+
+// TestClass: GPUs with displays are VGA controllers, and all others 3D controllers, whether the profile says so or not.
+func TestClass(t *testing.T) {
+	for name, want := range map[string]string{
+		"rtx-4090": "0x030000\n", "rtx-5090": "0x030000\n", "vgpu-rtxa6000-24q": "0x030000\n",
+		"t4": "0x030200\n", "v100-sxm2-32gb": "0x030200\n", "a10g": "0x030200\n", "v100-vgpu-guest": "0x030200\n",
+	} {
+		board, err := profiles.Shipped(name)
+		require.NoError(t, err)
+		tree := New(board, Options{CPUs: []uint32{0}, System: true})
+		link := tree.Find("sys/bus/pci/devices/" + address(board.Devices[0].PCI.BusID.Value))
+		assert.Equal(t, want, tree.Find(path.Join("sys/bus/pci/devices", link.Data, "class")).Data, name)
 	}
 }
 
@@ -79,7 +93,7 @@ func checkLinks(t *testing.T, tree *Node) {
 	})
 }
 
-func checkGPU(t *testing.T, tree *Tree, d *profiles.Device) {
+func checkGPU(t *testing.T, tree *Tree, d *profiles.Device, driver string) {
 	t.Helper()
 	bdf := address(d.PCI.BusID.Value)
 	link := tree.Find("sys/bus/pci/devices/" + bdf)
@@ -96,7 +110,12 @@ func checkGPU(t *testing.T, tree *Tree, d *profiles.Device) {
 	config := []byte(get("config"))
 	require.Len(t, config, 4096)
 	assert.Equal(t, d.PCI.DeviceID.Or(0x10de), uint32(binary.LittleEndian.Uint16(config))|uint32(binary.LittleEndian.Uint16(config[2:]))<<16)
-	assert.Equal(t, []byte{0x01, 0x05, 0x10}, capabilities(t, config))
+	if d.Virtualization.Mode.Value == "vgpu" {
+		assert.Equal(t, []byte{0x01, 0x05, 0x10, 0x09}, capabilities(t, config))
+		assert.Equal(t, "\x1bVF\x00\x16"+driver+strings.Repeat("\x00", 10-len(driver))+"r535_00\x00\x00\x00", string(config[0xd2:0xeb]))
+	} else {
+		assert.Equal(t, []byte{0x01, 0x05, 0x10}, capabilities(t, config))
+	}
 	checkBars(t, config, get("resource"))
 	assert.Contains(t, get("uevent"), "PCI_SLOT_NAME="+bdf+"\n")
 	assert.Equal(t, "sys/bus/pci/drivers/nvidia", path.Join(dir, get("driver")))
