@@ -2,4 +2,7 @@
 
 package main
 
-import _ "github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin" // which go.mod keeps for this
+import ( // which go.mod keeps for these
+	_ "github.com/NVIDIA/k8s-device-plugin/cmd/gpu-feature-discovery"
+	_ "github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin"
+)
