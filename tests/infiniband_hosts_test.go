@@ -30,8 +30,15 @@ type mockIB struct {
 // startMockIB starts a daemon on a tree and waits for its socket.
 func startMockIB(t *testing.T, root string, args ...string) *mockIB {
 	t.Helper()
+	return startMockIBBy(t, root, func(program string, args ...string) []string { return append([]string{program}, args...) }, args...)
+}
+
+// startMockIBBy starts a daemon by another program, whose place it takes. by returns the command.
+func startMockIBBy(t *testing.T, root string, by func(program string, args ...string) []string, args ...string) *mockIB {
+	t.Helper()
 	m := &mockIB{t: t, root: root}
-	m.cmd = exec.Command(filepath.Join(filepath.Dir(launcher(t)), "mock-ib"), append([]string{"--root", root}, args...)...)
+	command := by(filepath.Join(filepath.Dir(launcher(t)), "mock-ib"), append([]string{"--root", root}, args...)...)
+	m.cmd = exec.Command(command[0], command[1:]...)
 	m.cmd.Env, m.cmd.Stderr = environ(), &m.stderr
 	require.NoError(t, m.cmd.Start())
 	t.Cleanup(m.kill)

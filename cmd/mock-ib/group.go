@@ -67,6 +67,16 @@ func newTogether(local *umad.Local, f *fabric.Fabric, simulated []string, secret
 	t.group.Receive = func(m peers.Message) { t.receive(m, simulated) }
 	local.SetAway(t)
 	t.present([]string{local.Host}, simulated)
+	// Hosts that are still to come have not lost a link.
+	local.Do(func(f *fabric.Fabric) {
+		for _, n := range f.Nodes {
+			for _, p := range n.Ports {
+				if p != nil {
+					p.Restore(fabric.Counters{})
+				}
+			}
+		}
+	})
 	return t
 }
 
