@@ -76,6 +76,8 @@ var entries = map[string]entry{
 	"pynvml-12": {"trixie", nonFree, "12.550.89", []string{"python3-pynvml"}},
 	"udev":      {"bookworm", tools, "252", []string{"udev"}},
 	"nvtop":     {"bookworm", tools, "3.0.1", []string{"nvtop", "libncursesw6", "libtinfo6"}},
+	"nvitop":    {"trixie", nonFree, "1.5.0", []string{"nvitop"}},
+	"btop":      {"trixie", tools, "1.3.2", []string{"btop", "libc6", "libgcc-s1", "libstdc++6"}},
 	"zsh":       {"bookworm", tools, "5.9", []string{"zsh", "zsh-common"}},
 	"fish":      {"bookworm", tools, "3.6.0", []string{"fish", "fish-common", "libpcre2-32-0"}},
 	"gpustat": {"bookworm", tools, "1.0.0", []string{"gpustat", "python3-blessed", "python3-pkg-resources",
