@@ -78,8 +78,11 @@ var entries = map[string]entry{
 	"nvtop":     {"bookworm", tools, "3.0.1", []string{"nvtop", "libncursesw6", "libtinfo6"}},
 	"nvitop":    {"trixie", nonFree, "1.5.0", []string{"nvitop"}},
 	"btop":      {"trixie", tools, "1.3.2", []string{"btop", "libc6", "libgcc-s1", "libstdc++6"}},
-	"zsh":       {"bookworm", tools, "5.9", []string{"zsh", "zsh-common"}},
-	"fish":      {"bookworm", tools, "3.6.0", []string{"fish", "fish-common", "libpcre2-32-0"}},
+	"hwloc-2.9": {"bookworm", tools, "2.9.0", []string{"hwloc-nox", "libhwloc15", "libhwloc-contrib-plugins", "libudev1", "libtinfo6"}},
+	"hwloc-2.12": {"trixie", tools, "2.12.0", []string{"hwloc-nox", "libhwloc15", "libhwloc-contrib-plugins", "libc6", "libudev1",
+		"libcap2", "libtinfo6"}},
+	"zsh":  {"bookworm", tools, "5.9", []string{"zsh", "zsh-common"}},
+	"fish": {"bookworm", tools, "3.6.0", []string{"fish", "fish-common", "libpcre2-32-0"}},
 	"gpustat": {"bookworm", tools, "1.0.0", []string{"gpustat", "python3-blessed", "python3-pkg-resources",
 		"python3-psutil", "python3-pynvml", "python3-six", "python3-wcwidth"}},
 }
