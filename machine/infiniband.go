@@ -2,11 +2,17 @@ package machine
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/machine/fabric"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -21,6 +27,10 @@ func NodeName(board *profiles.Board) string {
 // FabricHost is the machine of a name with the board's InfiniBand adapters.
 func FabricHost(board *profiles.Board, name string) (fabric.Host, error) {
 	h := fabric.Host{Name: name}
+	if b := *board; b.InfiniBand.NodeName.Valid { // which is this machine's, and not that of others with the same board
+		b.InfiniBand.NodeName.Value = name
+		board = &b
+	}
 	adapters := board.Adapters(name)
 	rail := len(board.Devices) // those that are not beside a GPU have rails of their own, after those that are
 	for i := range adapters {
@@ -82,6 +92,56 @@ func Subnet(board *profiles.Board, node, file string, text []byte) (*fabric.Fabr
 		return nil, err
 	}
 	return fabric.New(d)
+}
+
+// Served is what a daemon keeps, for commands that name parts of it.
+type Served struct {
+	Node        string `json:"node"`        // this machine's name in the fabric
+	Description string `json:"description"` // the text of the fabric's description
+}
+
+// servedFile is where a daemon says what it keeps, below the root of a tree.
+const servedFile = "run/mock-ib.json"
+
+// Write says in a tree what its daemon keeps.
+func (s Served) Write(root string) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(root, servedFile)
+	temporary := path + ".new"
+	return errors.Join(os.WriteFile(temporary, append(text, '\n'), readable), os.Rename(temporary, path))
+}
+
+// FabricAt is the fabric around a board's machine as the daemon of a tree keeps or would keep it, and the machine's name in it.
+// With an empty root, the machine is alone.
+func FabricAt(root string, board *profiles.Board) (f *fabric.Fabric, node string, err error) {
+	s := Served{Node: NodeName(board)}
+	if root != "" {
+		text, err := os.ReadFile(filepath.Join(root, servedFile))
+		if err == nil {
+			err = json.Unmarshal(text, &s)
+		} else if errors.Is(err, fs.ErrNotExist) {
+			text, err = os.ReadFile(filepath.Join(root, FabricFile))
+			s.Description = string(text)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, "", err
+		}
+	}
+	f, err = Subnet(board, s.Node, FabricFile, []byte(s.Description))
+	return f, s.Node, err
+}
+
+// LinkFault is a fault of a state directory as a fabric takes it.
+func LinkFault(l state.LinkFault) (x fabric.Fault, err error) {
+	x = fabric.Fault{Kind: fabric.FaultKind(l.Kind), Target: l.Target, Since: time.UnixMilli(l.Since), PerSecond: l.Rate,
+		Period: time.Duration(l.PeriodMS) * time.Millisecond, Width: fabric.Width(l.Lanes)}
+	if l.Speed != "" {
+		x.Speed, err = fabric.ParseSpeed(l.Speed)
+	}
+	return x, err
 }
 
 // NUMANode is the NUMA node that an adapter belongs to, as the topology has it; -1 if it does not tell.

@@ -4,7 +4,8 @@ import (
 	"encoding/binary"
 	"net"
 	"sync"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nvmlfab/nvmlfab/machine/fabric"
 )
@@ -130,8 +131,12 @@ func (e *events) send(adapter, port int, kind uint32) {
 	message = binary.NativeEndian.AppendUint32(message, 0)
 	for c, number := range e.watchers {
 		if number == adapter {
-			c.SetWriteDeadline(time.Now().Add(time.Millisecond))
-			c.Write(message)
+			if raw, err := c.SyscallConn(); err == nil {
+				raw.Write(func(fd uintptr) bool { // without waiting
+					unix.Sendto(int(fd), message, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
+					return true
+				})
+			}
 		}
 	}
 }

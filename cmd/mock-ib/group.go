@@ -20,6 +20,8 @@ import (
 type together struct {
 	local *umad.Local
 	group *peers.Group
+	// changed is called after another host has changed the fabric.
+	changed func()
 
 	mu     sync.Mutex
 	there  []string // hosts that have a daemon
@@ -62,7 +64,7 @@ func fingerprint(f *fabric.Fabric) string {
 
 // newTogether sets a daemon up to be one of several. simulated are hosts that are there without a daemon.
 func newTogether(local *umad.Local, f *fabric.Fabric, simulated []string, secret []byte, log func(string, ...any)) *together {
-	t := &together{local: local, faults: map[string][]fabric.Fault{}}
+	t := &together{local: local, changed: func() {}, faults: map[string][]fabric.Fault{}}
 	t.group = &peers.Group{Self: local.Host, Fabric: fingerprint(f), Token: secret, Log: log}
 	t.group.Receive = func(m peers.Message) { t.receive(m, simulated) }
 	local.SetAway(t)
@@ -90,6 +92,7 @@ func (t *together) present(hosts, simulated []string) {
 			return host == t.local.Host || slices.Contains(hosts, host) || slices.Contains(simulated, host)
 		})
 	})
+	t.changed()
 }
 
 func (t *together) receive(m peers.Message, simulated []string) {
@@ -102,11 +105,15 @@ func (t *together) receive(m peers.Message, simulated []string) {
 		})
 	case peers.Set:
 		t.local.Apply(m.Port, m.LID, m.MAD)
+		t.changed()
 	case peers.Faults:
 		for i := range m.Faults {
 			m.Faults[i].Host = m.From
 		}
-		t.setFaults(m.From, m.Faults)
+		if err := t.setFaults(m.From, m.Faults); err != nil {
+			t.group.Log("faults of host %s: %v", m.From, err)
+		}
+		t.changed()
 	}
 }
 
@@ -144,6 +151,15 @@ func (t *together) setFaults(host string, faults []fabric.Fault) error {
 		t.mu.Unlock()
 	}
 	return err
+}
+
+// tell gives this host's faults to all hosts.
+func (t *together) tell(faults []fabric.Fault) error {
+	if err := t.setFaults(t.local.Host, faults); err != nil {
+		return err
+	}
+	t.group.Send(peers.Message{Kind: peers.Faults, Faults: faults})
+	return nil
 }
 
 // address is what --listen names; without a host it is the loopback address.

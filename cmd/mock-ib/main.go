@@ -21,6 +21,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/machine/fabric"
 	"github.com/nvmlfab/nvmlfab/machine/fabric/umad"
@@ -38,6 +39,7 @@ type command struct {
 	Listen    string `placeholder:"ADDR" help:"Let the daemons of other hosts into the fabric at a TCP address, such as :7471; without a host it is 127.0.0.1."`
 	Join      string `placeholder:"ADDR" help:"Join the fabric of the daemon that listens at an address."`
 	TokenFile string `placeholder:"FILE" help:"The secret that the daemons of a fabric know, for --listen and --join."`
+	State     string `env:"NVMLFAB_STATE_DIR" placeholder:"DIR" help:"The state directory from which the faults of nvmlfab fail --ib come; by default the one beside the tree."`
 	Node      string `placeholder:"NAME" help:"The host's name in the fabric; by default the profile's node_name, or else the machine's name."`
 }
 
@@ -73,7 +75,7 @@ func verbatim(ctx *kong.DecodeContext, target reflect.Value) error {
 
 // run serves until the context ends.
 func (c *command) run(ctx context.Context, stdout io.Writer) error {
-	board, err := c.board()
+	base, board, err := c.board()
 	if err != nil {
 		return err
 	}
@@ -81,7 +83,15 @@ func (c *command) run(ctx context.Context, stdout io.Writer) error {
 	if node == "" {
 		node = machine.NodeName(board)
 	}
-	f, err := c.build(board, node)
+	text, err := c.text()
+	if err != nil {
+		return err
+	}
+	f, err := machine.Subnet(board, node, c.Fabric, text)
+	if err != nil {
+		return err
+	}
+	dir, err := c.stateDir()
 	if err != nil {
 		return err
 	}
@@ -99,9 +109,14 @@ func (c *command) run(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	defer release()
+	if err := (machine.Served{Node: node, Description: string(text)}).Write(c.Root); err != nil {
+		l.Close()
+		return err
+	}
 	local, server := umad.NewLocal(f, node)
+	w := &watcher{local: local, node: newNode(dir, base, board), wake: make(chan struct{}, 1)}
 	if secret != nil {
-		end, err := c.together(ctx, local, f, secret)
+		end, err := c.together(ctx, w, f, secret)
 		if err != nil {
 			l.Close()
 			return err
@@ -114,43 +129,16 @@ func (c *command) run(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	defer e.close()
-	var m *machine.Mirror
+	w.events = e
 	if exists(filepath.Join(c.Root, "sys/class/infiniband")) {
-		m = machine.NewMirror(c.Root, board, f, node)
+		w.mirror = machine.NewMirror(c.Root, board, f, node)
 	}
+	w.look(time.Now()) // so that the first answers have the faults
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	watching.Go(func() { watch(ctx, local, m, e) })
+	watching.Go(func() { w.run(ctx) })
 	fmt.Fprintf(stdout, "mock-ib: %s has %d ports in a fabric of %d nodes\n", node, len(f.UMAD(node)), len(f.Nodes))
 	return server.Serve(ctx, l)
-}
-
-// watchEvery is how often is looked what has happened to the host's ports.
-const watchEvery = 250 * time.Millisecond
-
-// watch keeps the files of the tree as the fabric is, if there is a mirror and until they cannot be written, and sends events
-// about ports, until the context ends.
-func watch(ctx context.Context, local *umad.Local, m *machine.Mirror, e *events) {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		var err error
-		local.Do(func(f *fabric.Fabric) {
-			if m != nil {
-				err = m.Update(f, local.Host, time.Now())
-			}
-			e.look(f.Host(local.Host))
-		})
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "mock-ib: sysfs no longer follows the fabric: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
-			m = nil
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
 }
 
 func exists(path string) bool {
@@ -159,8 +147,10 @@ func exists(path string) bool {
 }
 
 // together lets the daemon be one of several. end waits for the connections to close, after the context has ended.
-func (c *command) together(ctx context.Context, local *umad.Local, f *fabric.Fabric, secret []byte) (end func(), err error) {
-	t := newTogether(local, f, f.Simulated, secret, func(format string, args ...any) { fmt.Fprintf(os.Stderr, "mock-ib: "+format+"\n", args...) })
+func (c *command) together(ctx context.Context, w *watcher, f *fabric.Fabric, secret []byte) (end func(), err error) {
+	t := newTogether(w.local, f, f.Simulated, secret, func(format string, args ...any) { complain(fmt.Errorf(format, args...)) })
+	t.changed = w.wakeUp
+	w.together = t
 	var all sync.WaitGroup
 	if c.Join != "" {
 		all.Go(func() { t.group.Join(ctx, c.Join) })
@@ -174,30 +164,49 @@ func (c *command) together(ctx context.Context, local *umad.Local, f *fabric.Fab
 	return all.Wait, nil
 }
 
-// board is the profile of the host.
-func (c *command) board() (*profiles.Board, error) {
-	switch {
-	case c.Profile == "":
-		board, err := profiles.Load(filepath.Join(c.Root, machine.ProfileFile))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w; stage a tree there with nvmlfab stage, or name a profile with --profile", err)
-		}
-		return board, err
-	case strings.ContainsAny(c.Profile, "/."):
-		return profiles.Load(c.Profile)
-	}
-	return profiles.Shipped(c.Profile)
+// complain prints an error on one line of standard error.
+func complain(err error) {
+	fmt.Fprintf(os.Stderr, "mock-ib: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
-// build is the fabric that the description describes, or one of this host alone.
-func (c *command) build(board *profiles.Board, node string) (*fabric.Fabric, error) {
-	name := c.Fabric
-	if name == "" {
-		name = filepath.Join(c.Root, machine.FabricFile)
+// board is the profile of the host.
+func (c *command) board() (base profiles.Base, board *profiles.Board, err error) {
+	switch {
+	case c.Profile == "":
+		base.Name = filepath.Join(c.Root, machine.ProfileFile)
+	case strings.ContainsAny(c.Profile, "/."):
+		base.Name = c.Profile
+	default:
+		base.Name = c.Profile
+		board, err = base.With()
+		return base, board, err
 	}
-	text, err := os.ReadFile(name)
-	if err != nil && (c.Fabric != "" || !errors.Is(err, fs.ErrNotExist)) {
-		return nil, err
+	if base.Text, err = profiles.Read(base.Name); errors.Is(err, fs.ErrNotExist) && c.Profile == "" {
+		err = fmt.Errorf("%w; stage a tree there with nvmlfab stage, or name a profile with --profile", err)
 	}
-	return machine.Subnet(board, node, name, text)
+	if err == nil {
+		board, err = base.With()
+	}
+	return base, board, err
+}
+
+// text is the description of the fabric; empty if the host is alone in it.
+func (c *command) text() ([]byte, error) {
+	given := c.Fabric != ""
+	if !given {
+		c.Fabric = filepath.Join(c.Root, machine.FabricFile)
+	}
+	text, err := os.ReadFile(c.Fabric)
+	if !given && errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
+}
+
+// stateDir is where the node's changes are. It need not be there.
+func (c *command) stateDir() (*state.Dir, error) {
+	if c.State != "" {
+		return state.At(c.State), nil
+	}
+	return machine.StateDir(c.Root)
 }

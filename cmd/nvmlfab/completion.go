@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/machine"
+	"github.com/nvmlfab/nvmlfab/machine/fabric"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -205,10 +208,44 @@ func valuesOf(flag, enum, begun string) []string {
 	case "for", "every":
 		return []string{"10s", "30s", "1m", "5m", "1h"}
 	}
-	if enum != "" {
+	switch {
+	case enum != "":
 		return strings.Split(enum, ",")
+	case flag == "ib":
+		return portWords(begun)
+	case flag == "speed":
+		return speedNames()
 	}
 	return nil
+}
+
+// portWords are the ports and switches of the InfiniBand fabric around the node that the environment names, or around the
+// profile alone.
+func portWords(begun string) (list []string) {
+	p, err := choose(nil)
+	if err != nil {
+		return nil
+	}
+	f, self, err := machine.FabricAt(os.Getenv(ibRoot), p.board)
+	if err != nil || len(f.Nodes) == 0 {
+		return nil
+	}
+	before := begun[:strings.LastIndex(begun, ",")+1]
+	if before == "" {
+		list = append(list, "all")
+	}
+	for _, name := range f.Names(self) {
+		list = append(list, before+name)
+	}
+	return list
+}
+
+// speedNames are the names of the speeds of links.
+func speedNames() (list []string) {
+	for s := fabric.SDR; s <= fabric.XDR; s++ {
+		list = append(list, s.String())
+	}
+	return list
 }
 
 // gpuWords are the GPUs of the node that the environment names, or of the profile alone.
@@ -236,7 +273,10 @@ func gpuWords(begun string) []string {
 
 // argumentsOf are values of a command's argument.
 func argumentsOf(command, argument string, words []string) (list []string) {
-	forGPU := slices.ContainsFunc(words, func(w string) bool { return w == "--gpu" || strings.HasPrefix(w, "--gpu=") })
+	has := func(flag string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return w == flag || strings.HasPrefix(w, flag+"=") })
+	}
+	forGPU, forIB := has("--gpu"), has("--ib")
 	switch argument {
 	case "key=value":
 		for _, key := range profiles.Keys() {
@@ -252,7 +292,16 @@ func argumentsOf(command, argument string, words []string) (list []string) {
 		}
 	case "kind":
 		for _, k := range change.Kinds() {
-			if forGPU && k.GPU || !forGPU && k.Node || strings.HasSuffix(command, "heal") {
+			of := k.Node
+			switch {
+			case forIB:
+				of = k.InfiniBand()
+			case forGPU:
+				of = k.GPU
+			case strings.HasSuffix(command, "heal"):
+				of = true
+			}
+			if of {
 				list = append(list, k.Name)
 			}
 		}

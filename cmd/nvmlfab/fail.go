@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -17,12 +18,14 @@ import (
 type failCmd struct {
 	nodeFlags
 	gpuFlag
+	portFlag
+	linkFlags
 	For         *duration `placeholder:"DURATION" help:"Heal by itself after that time, such as 30s or 5m."`
 	AfterCalls  *string   `placeholder:"N" help:"Fail in each process after N calls about the GPU."`
 	Probability *string   `placeholder:"P" help:"Fail in each process at a call about the GPU with a chance of P, from 0 to 1."`
 	Seed        *int64    `placeholder:"N" help:"Decides at which calls chance strikes; another number, other calls."`
 	Count       *uint64   `placeholder:"N" help:"How many errors there are, for the faults that count them; 1 by default."`
-	Rate        *string   `placeholder:"R" help:"How many link errors there are per second, for nvlink-error; 1 by default."`
+	Rate        *string   `placeholder:"R" help:"How many errors there are per second, for nvlink-error and symbol-errors; 1 by default."`
 	Link        []uint32  `placeholder:"N" help:"Which links have errors, for nvlink-error; all by default."`
 	Kind        string    `arg:"" help:"The fault, as below."`
 	Number      *uint64   `arg:"" optional:"" help:"The number of an Xid error, after xid."`
@@ -38,6 +41,9 @@ Examples:
     nvmlfab fail --gpu 0 xid 31
     nvmlfab fail --gpu all --probability 0.01 --seed 7 lost
     nvmlfab fail driver-not-loaded
+    nvmlfab fail --ib mlx5_3 link-down
+    nvmlfab fail --ib mlx5_0:1,mlx5_4:1 --for 1m flapping
+    nvmlfab fail --ib leaf01 dead-switch
 
 Faults of GPUs, which need --gpu:
 
@@ -45,6 +51,9 @@ Faults of GPUs, which need --gpu:
 Faults of the node, which strike at a program's next nvmlInit:
 
 ` + faultTable(func(k *change.Kind) bool { return k.Node }) + `
+Faults of the InfiniBand fabric, which need --ib:
+
+` + faultTable((*change.Kind).InfiniBand) + `
 ` + whichNode
 }
 
@@ -122,6 +131,18 @@ func (c failCmd) fault() (f change.Fault, kind *change.Kind, err error) {
 			return f, nil, fmt.Errorf("--count: want a number from 1 to %d", uint32(math.MaxUint32))
 		}
 	}
+	if kind.InfiniBand() {
+		if len(c.Link) > 0 {
+			return f, nil, errors.New("--link belongs to nvlink-error")
+		}
+		if c.Rate != nil && kind.Name != "symbol-errors" {
+			return f, nil, errors.New("--rate belongs to nvlink-error and symbol-errors")
+		}
+		return f, kind, nil
+	}
+	if c.linkFlags != (linkFlags{}) {
+		return f, nil, errors.New("--period, --speed and --lanes belong to faults of InfiniBand")
+	}
 	if (c.Rate != nil || len(c.Link) > 0) && kind.Name != "nvlink-error" {
 		return f, nil, errors.New("--rate and --link belong to nvlink-error")
 	}
@@ -143,6 +164,22 @@ func (c failCmd) Run() error {
 		return err
 	}
 	switch {
+	case kind.InfiniBand() && len(c.GPU) > 0:
+		return fmt.Errorf("%s is a fault of InfiniBand: leave out --gpu", kind.Name)
+	case kind.InfiniBand() && len(c.IB) == 0:
+		return fmt.Errorf("%s is a fault of InfiniBand: say of what with --ib, such as --ib %s", kind.Name, map[bool]string{true: "leaf01", false: "mlx5_0"}[kind.Switch])
+	case !kind.InfiniBand() && len(c.IB) > 0:
+		return fmt.Errorf("%s is no fault of InfiniBand: leave out --ib", kind.Name)
+	case kind.InfiniBand():
+		var fault state.LinkFault
+		if err := c.settings(kind, c.Rate, &fault); err != nil {
+			return err
+		}
+		n, err := c.open(true)
+		if err != nil {
+			return err
+		}
+		return n.failLinks(c.IB, fault, c.For)
 	case len(c.GPU) == 0 && !kind.Node:
 		return fmt.Errorf("%s is a fault of GPUs: say of which with --gpu, such as --gpu 3 or --gpu all", kind.Name)
 	case len(c.GPU) > 0 && !kind.GPU:
@@ -171,15 +208,19 @@ func (c failCmd) Run() error {
 type healCmd struct {
 	nodeFlags
 	gpuFlag
+	portFlag
 	Play *string `placeholder:"ID" help:"Take back what a scenario has done, by the id that nvmlfab play printed, and nothing else."`
 	Kind string  `arg:"" optional:"" help:"The fault to take back, as nvmlfab fail names it; all faults if left out."`
 }
 
 func (healCmd) Help() string {
-	return `Without --gpu it heals the node and all of its GPUs. What nvmlfab set has changed stays. Examples:
+	return `Without --gpu and --ib it heals the node, all of its GPUs and the InfiniBand fabric. What nvmlfab set has changed stays.
+Examples:
 
     nvmlfab heal
     nvmlfab heal --gpu 3 lost
+    nvmlfab heal --ib mlx5_3
+    nvmlfab heal --ib all flapping
     nvmlfab heal --play thermal-runaway-4f1c
 
 ` + whichNode
@@ -195,14 +236,20 @@ func (c healCmd) Run() error {
 			return errors.New("an Xid is an event and leaves nothing to heal")
 		case c.Play != nil:
 			return errors.New("--play takes back all that a scenario has done: leave out the fault")
+		case kind.InfiniBand() && len(c.GPU) > 0:
+			return fmt.Errorf("%s is a fault of InfiniBand: leave out --gpu", kind.Name)
+		case !kind.InfiniBand() && len(c.IB) > 0:
+			return fmt.Errorf("%s is no fault of InfiniBand: leave out --ib", kind.Name)
 		case len(c.GPU) > 0 && !kind.GPU:
 			return fmt.Errorf("%s is a fault of the node: leave out --gpu", kind.Name)
 		}
 		c.Kind = kind.Name
 	}
 	switch {
-	case c.Play != nil && len(c.GPU) > 0:
-		return errors.New("--play takes back all that a scenario has done: leave out --gpu")
+	case c.Play != nil && len(c.GPU)+len(c.IB) > 0:
+		return errors.New("--play takes back all that a scenario has done: leave out --gpu and --ib")
+	case len(c.GPU) > 0 && len(c.IB) > 0:
+		return errors.New("--gpu and --ib: heal one, then the other")
 	case c.Play != nil && !scenarioID.MatchString(*c.Play):
 		return fmt.Errorf("--play: want the id that nvmlfab play printed, not %.80q", *c.Play)
 	}
@@ -214,7 +261,20 @@ func (c healCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	if len(c.GPU) == 0 {
+	var ports []string
+	if len(c.IB) > 0 {
+		f, self, err := n.fabric()
+		if err != nil {
+			return err
+		}
+		if ports, err = targets(f, self, c.IB); err != nil {
+			return err
+		}
+		if slices.Contains(c.IB, "all") { // switches and other machines too
+			ports = nil
+		}
+		list = nil
+	} else if len(c.GPU) == 0 {
 		list = []int{-1}
 		for i := range n.source.Board.Devices {
 			list = append(list, i)
@@ -222,6 +282,9 @@ func (c healCmd) Run() error {
 	}
 	any := false
 	err = n.change(func(t *change.Tx) error {
+		if len(c.GPU) == 0 && c.Play == nil {
+			any = t.HealLinks(c.Kind, "", ports) > 0
+		}
 		for _, i := range list {
 			if c.Play != nil {
 				dropped, err := t.EndScenario(i, *c.Play)

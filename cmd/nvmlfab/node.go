@@ -41,6 +41,7 @@ type node struct {
 	profile string // its name, for people
 	base    profiles.Base
 	source  change.Source
+	ib      infiniband
 }
 
 // errWhichNode is the error of a command that does not know what node it is about.
@@ -60,9 +61,11 @@ func (f nodeFlags) open(writes bool) (*node, error) {
 	case os.Getenv(stateVariable) != "":
 		path = os.Getenv(stateVariable)
 		beside, err = n.environment(os.Getenv, "")
+		n.ib = seen(os.Getenv, "")
 	case os.Getenv(runVariable) != "" && exists(machine.LaunchState): // inside of the run
 		path = machine.LaunchState
 		beside, err = n.launched(os.Getenv, "/")
+		n.ib = seen(os.Getenv, "/")
 	default:
 		err = errWhichNode
 	}
@@ -121,6 +124,7 @@ func (n *node) staged(root string, writes bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	n.ib.root = root
 	path := filepath.Join(root, machine.ProfileFile)
 	if err := n.file(path); errors.Is(err, fs.ErrNotExist) || !exists(path) {
 		return "", fmt.Errorf("nothing is staged in %s: run nvmlfab stage --root %[1]s", root)
@@ -155,6 +159,7 @@ func (n *node) running(run string) (path, beside string, err error) {
 	if !exists(path) {
 		return "", "", fmt.Errorf("--run %s: process %d is not one of nvmlfab run: it has no %s", run, pid, machine.LaunchState)
 	}
+	n.ib = seen(environ, top)
 	beside, err = n.launched(environ, top)
 	return path, beside, err
 }

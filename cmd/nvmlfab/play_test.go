@@ -69,6 +69,10 @@ func TestScenarioMistakes(t *testing.T) {
 		"process twice":     {head + "  - {at: 0s, process: {pid: 3}}\n  - {at: 1s, process: {pid: 3}}\n", "mine.yaml:4: GPU 0: there is a process"},
 		"no process to end": {head + "  - {at: 0s, process: {pid: 3}}\n  - {at: 1s, end: 4}\n", "mine.yaml:4: GPU 0: end: the scenario has no process 4"},
 		"nothing to heal":   {head + "  - {at: 0s, heal: lost}\n", "mine.yaml:3: GPU 0: heal: no earlier step"},
+		"links of nothing":  {head + "  - {at: 0s, fail: link-down}\n", "mine.yaml:3: the fault is one of InfiniBand: give ib"},
+		"links for nothing": {head + "  - {at: 0s, ib: mlx5_0, fail: lost}\n", "mine.yaml:3: ib names ports and switches"},
+		"no such port":      {head + "  - {at: 0s, ib: mlx5_99, fail: link-down}\n", `mine.yaml:3: --ib: the fabric has no node "mlx5_99"`},
+		"no such link":      {head + "  - {at: 0s, ib: mlx5_0, heal: link-down}\n", "mine.yaml:3: heal: no earlier step brings link-down about"},
 		"two documents":     {head + "  - {at: 0s, fail: lost}\n---\nsteps: []\n", "want one document, got 2"},
 		"a list":            {"- 1\n", "mine.yaml:1: "},
 	} {

@@ -37,6 +37,7 @@ type step struct {
 	At      moment         `yaml:"at" required:"yes"`
 	For     span           `yaml:"for"`
 	GPU     gpuNames       `yaml:"gpu"`
+	IB      string         `yaml:"ib"`
 	Say     string         `yaml:"say"`
 	Set     profiles.Block `yaml:"set"`
 	Fail    faultText      `yaml:"fail"`
@@ -117,7 +118,7 @@ func (f *faultText) UnmarshalText(text []byte) error {
 		f.Xid = n
 	case kind.Counts:
 		f.Count = n
-	case kind.Name == "nvlink-error":
+	case kind.Name == "nvlink-error", kind.Name == "symbol-errors":
 		f.Rate = float64(n)
 	case numbered:
 		return fmt.Errorf("%.40q: no number belongs to %s", f.text, kind.Name)
@@ -232,6 +233,13 @@ func (p *step) check(duration moment) error {
 	case p.empty():
 		return errors.New("nothing happens: give at least one of set, fail, heal, event, process, end and say")
 	}
+	links := failsLinks(p.Fail.Fault) || failsLinks(p.Heal.Fault)
+	switch {
+	case p.IB == "" && links:
+		return errors.New("the fault is one of InfiniBand: give ib the ports or switches, such as mlx5_0")
+	case p.IB != "" && !links:
+		return errors.New("ib names ports and switches for faults of InfiniBand, and the step has none of them")
+	}
 	if p.Heal.Kind != "" && (p.Heal.Kind == "xid" || p.Heal.Count != 0 || p.Heal.Rate != 0) {
 		return fmt.Errorf("heal: %q cannot be taken back: name a fault", p.Heal.text)
 	}
@@ -270,6 +278,12 @@ func (p *step) aboutNode() bool {
 		return false
 	}
 	return (!set || p.ofNode()) && (!fail || failsNode(p.Fail.Fault)) && (!heal || failsNode(p.Heal.Fault))
+}
+
+// failsLinks says whether a fault is one of InfiniBand.
+func failsLinks(f change.Fault) bool {
+	kind, err := change.KindOf(f.Kind)
+	return err == nil && kind.InfiniBand()
 }
 
 // failsNode says whether a fault is the node's: one that GPUs cannot have.
@@ -329,12 +343,17 @@ func (p *play) step(t *change.Tx, s *step) error {
 			return p.wrongKey(s, -1, err)
 		}
 	}
-	if s.Fail.Kind != "" && failsNode(s.Fail.Fault) {
+	if s.IB != "" {
+		if err := p.links(t, s, by, until); err != nil {
+			return p.wrong(s.line, err)
+		}
+	}
+	if s.Fail.Kind != "" && failsNode(s.Fail.Fault) && !failsLinks(s.Fail.Fault) {
 		if err := t.Fail(-1, by+":", until, s.Fail.Fault); err != nil {
 			return wrong(-1, err)
 		}
 	}
-	if s.Heal.Kind != "" && failsNode(s.Heal.Fault) {
+	if s.Heal.Kind != "" && failsNode(s.Heal.Fault) && !failsLinks(s.Heal.Fault) {
 		if err := p.heal(t, -1, by, s.Heal.Kind); err != nil {
 			return wrong(-1, err)
 		}
@@ -373,6 +392,31 @@ func (p *play) step(t *change.Tx, s *step) error {
 		}
 	}
 	return nil
+}
+
+// links brings about the step's fault of InfiniBand, or takes back one of an earlier step.
+func (p *play) links(t *change.Tx, s *step, by string, until int64) error {
+	f, self, err := p.node.fabric()
+	if err != nil {
+		return err
+	}
+	if failsLinks(s.Heal.Fault) {
+		list, err := targets(f, self, []string{s.IB})
+		if err != nil {
+			return err
+		}
+		if n := t.HealLinks(s.Heal.Kind, by, list); n == 0 && p.rehearsing {
+			return fmt.Errorf("heal: no earlier step brings %s about", s.Heal.Kind)
+		}
+	}
+	if !failsLinks(s.Fail.Fault) {
+		return nil
+	}
+	faults, err := linkFaults(f, self, []string{s.IB}, state.LinkFault{Kind: s.Fail.Kind, By: by, Rate: s.Fail.Rate})
+	if err != nil {
+		return err
+	}
+	return failAll(t, faults, until)
 }
 
 // heal takes back a fault of an earlier step. When the scenario is played for good, the fault may be gone already: somebody
@@ -512,7 +556,9 @@ func (s *scenario) what(n *node, p *step, gpus []string) string {
 		parts = append(parts, fmt.Sprintf("process %v begins", p.Process.Keys["pid"]))
 	}
 	who := "node"
-	if list, err := s.about(n, p, gpus); err == nil && !p.aboutNode() {
+	if p.IB != "" {
+		who = p.IB
+	} else if list, err := s.about(n, p, gpus); err == nil && !p.aboutNode() {
 		var names []string
 		for _, i := range list {
 			names = append(names, strconv.Itoa(i))

@@ -93,7 +93,9 @@ type nodeStatus struct {
 	Overrides bool        `json:"overrides"`
 	Health    []string    `json:"faults"`
 	Set       []setStatus `json:"set"`
-	GPUs      []gpuStatus `json:"gpus"`
+	// Links are the faults of the InfiniBand fabric.
+	Links []linkStatus `json:"infiniband"`
+	GPUs  []gpuStatus  `json:"gpus"`
 }
 
 // gpuStatus is what it says about a GPU. What the board does not have is left out.
@@ -144,7 +146,7 @@ func (n *node) status(now int64) (s nodeStatus, err error) {
 	}
 	record, _ := n.source.Records(0)
 	s = nodeStatus{Directory: n.dir.Path(), Profile: n.profile, Driver: board.System.DriverVersion.Value,
-		Overrides: n.source.Overridden != n.source.Board, Health: []string{}, Set: layers(record, now)}
+		Overrides: n.source.Overridden != n.source.Board, Health: []string{}, Set: layers(record, now), Links: linkStatuses(record, now)}
 	if mode := board.System.InitFailure; mode.Valid && mode.Value != "none" {
 		s.Health = append(s.Health, strings.ReplaceAll(mode.Value, "_", "-"))
 	}
@@ -258,6 +260,9 @@ func (s nodeStatus) table(out io.Writer, now int64) error {
 	if set := settings(s.Set, now); set != "" {
 		fmt.Fprintf(&b, "set: %s\n", set)
 	}
+	if len(s.Links) > 0 {
+		fmt.Fprintf(&b, "InfiniBand: %s\n", links(s.Links, now))
+	}
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "GPU\tNAME\tUUID\tHEALTH\tTEMP\tPOWER\tUTIL\tMEMORY\tSET")
 	for _, g := range s.GPUs {
@@ -327,8 +332,7 @@ func settings(list []setStatus, now int64) string {
 			notes = append(notes, "by NVML")
 		}
 		if l.Until != nil {
-			left := time.Duration(max(l.Until.UnixMilli()-now, 0)) * time.Millisecond
-			notes = append(notes, left.Round(time.Second).String()+" left")
+			notes = append(notes, left(*l.Until, now))
 		} else if len(keys) == 1 && keys[0] == change.FaultOf(state.Layer{By: l.By}) {
 			continue // nothing to add to what stands under HEALTH
 		}
@@ -338,6 +342,11 @@ func settings(list []setStatus, now int64) string {
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// left says how much of a time is left.
+func left(until time.Time, now int64) string {
+	return (time.Duration(max(until.UnixMilli()-now, 0)) * time.Millisecond).Round(time.Second).String() + " left"
 }
 
 // printable is text of a state directory that somebody else may have written, without what could control a terminal.

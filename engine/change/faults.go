@@ -53,13 +53,16 @@ type Kind struct {
 	Mode string
 	// Counts says that it counts errors, and so can count several at once.
 	Counts bool
-	// GPU and Node say what can fail so.
-	GPU, Node bool
+	// GPU and Node say what can fail so, and Port and Switch what of an InfiniBand fabric can.
+	GPU, Node, Port, Switch bool
 
 	// fail are the profile keys that make a GPU fail so, and the events that it sends. Its error says why the GPU cannot.
 	fail func(t *Tx, i int, d *profiles.Device, f Fault) (profiles.Settings, []state.Event, error)
 	node string // the system.init_failure that it stands for
 }
+
+// InfiniBand says whether it is a fault of an InfiniBand fabric.
+func (k *Kind) InfiniBand() bool { return k.Port || k.Switch }
 
 // Waits says whether the kind can strike after a number of calls or by chance.
 func (k *Kind) Waits() bool { return k.Mode != "" }
@@ -88,7 +91,7 @@ var Kinds = sync.OnceValue(func() []Kind {
 		{Name: "driver-not-loaded", Node: true, node: "driver_not_loaded", Help: "nvmlInit answers driver not loaded"},
 		{Name: "gpu-not-found", Node: true, node: "gpu_not_found", Help: "nvmlInit answers that there is no GPU"},
 		{Name: "irq-issue", Node: true, node: "irq_issue", Help: "nvmlInit answers that the GPU's interrupts do not arrive"},
-	})
+	}, linkKinds)
 })
 
 // initFailures are the kinds of GPU faults that the node can have too.
@@ -149,6 +152,8 @@ func (t *Tx) Fail(i int, by string, until int64, f Fault) error {
 		by = ByFault
 	}
 	switch {
+	case k.InfiniBand():
+		return fmt.Errorf("%s is a fault of InfiniBand: say of which port or switch", k.Name)
 	case i < 0 && !k.Node:
 		return fmt.Errorf("%s is a fault of GPUs: say of which one", k.Name)
 	case i >= 0 && !k.GPU:
@@ -242,6 +247,7 @@ func (t *Tx) EndScenario(i int, id string) (bool, error) {
 		ended += len(r.Plays)
 		r.Plays = slices.DeleteFunc(r.Plays, func(p state.Play) bool { return p.ID == id })
 		ended -= len(r.Plays)
+		ended += t.endLinks(id)
 	}
 	return n+ended > 0, err
 }

@@ -138,6 +138,7 @@ func (t *Tx) DropLayers(i int, of func(state.Layer) bool) (int, error) {
 func (t *Tx) expire(i int, r *state.Record) {
 	r.Set = slices.DeleteFunc(r.Set, func(l state.Layer) bool { return l.Until != 0 && l.Until <= t.Now })
 	r.Plays = slices.DeleteFunc(r.Plays, func(p state.Play) bool { return p.Until <= t.Now })
+	r.Links = slices.DeleteFunc(r.Links, func(l state.LinkFault) bool { return l.Until != 0 && l.Until <= t.Now })
 	ended := func(p state.Process) bool { end := t.after.State.End(&p); return end != 0 && end <= t.Now }
 	for _, p := range r.Processes {
 		if i >= 0 && ended(p) {

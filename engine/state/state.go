@@ -79,6 +79,8 @@ type Record struct {
 	Warmth *Warmth `json:"warmth,omitempty"`
 	// Plays are the scenarios that are being played; only the node has them.
 	Plays []Play `json:"plays,omitempty"`
+	// Links are the faults of the InfiniBand fabric; only the node has them.
+	Links []LinkFault `json:"links,omitempty"`
 
 	more map[string]json.RawMessage
 }
@@ -90,6 +92,26 @@ type Layer struct {
 	Until int64 `json:"until,omitempty"`
 	// By is the owner of the layer: empty for nvmlfab set, or NVML's setters, a fault or a scenario.
 	By string `json:"by,omitempty"`
+}
+
+// LinkFault is a fault of a port or a switch of the InfiniBand fabric.
+type LinkFault struct {
+	// Kind is one of the kinds of machine/fabric, such as link-down.
+	Kind string `json:"kind"`
+	// Target is an adapter and a port such as mlx5_0/1, or a node of the fabric by its description or GUID.
+	Target string `json:"target"`
+	// Since is when it began, and Until when it ends, in ms since 1970; Until is 0 if it does not end.
+	Since int64 `json:"since"`
+	Until int64 `json:"until,omitempty"`
+	// By is the owner, as of a layer, without the kind.
+	By string `json:"by"`
+	// PeriodMS is how long a flapping link takes to go down and come up; 0 for the fabric's default.
+	PeriodMS int64 `json:"period_ms,omitempty"`
+	// Rate is the number of symbol errors per second; 0 for the fabric's default.
+	Rate float64 `json:"rate,omitempty"`
+	// Lanes and Speed are those of a link with a wrong rate; what is 0 or empty is as it was.
+	Lanes uint8  `json:"lanes,omitempty"`
+	Speed string `json:"speed,omitempty"`
 }
 
 // Process is a process that was added to a GPU.
@@ -263,6 +285,7 @@ func (s *State) Change(uuid profiles.UUID) *Record {
 	}
 	r.Processes, r.Accounted, r.Counters = slices.Clone(r.Processes), slices.Clone(r.Accounted), maps.Clone(r.Counters)
 	r.Instances, r.Plays = slices.Clone(r.Instances), slices.Clone(r.Plays)
+	r.Links = slices.Clone(r.Links)
 	for i := range r.Instances {
 		r.Instances[i].Parts = slices.Clone(r.Instances[i].Parts)
 	}
@@ -310,6 +333,16 @@ func (r *Record) Settings(now int64) profiles.Settings {
 	return all
 }
 
+// LinkFaults are the faults of the InfiniBand fabric that are in force at a time in ms since 1970.
+func (r *Record) LinkFaults(now int64) (list []LinkFault) {
+	for _, l := range r.Links {
+		if l.Until == 0 || l.Until > now {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
 // Ends is the next time after now, in ms since 1970, at which something in the record ends by itself; 0 if nothing does.
 func (r *Record) Ends(now int64) (next int64) {
 	ends := func(at int64) {
@@ -323,12 +356,15 @@ func (r *Record) Ends(now int64) (next int64) {
 	for _, p := range r.Processes {
 		ends(p.Until)
 	}
+	for _, l := range r.Links {
+		ends(l.Until)
+	}
 	return next
 }
 
 // Empty reports whether nothing is changed.
 func (r *Record) Empty() bool {
-	return len(r.Set)+len(r.Processes)+len(r.Accounted)+len(r.Instances)+len(r.Counters)+len(r.Plays)+len(r.more) == 0 && r.Warmth == nil && r.Drain == "" && !r.Divided
+	return len(r.Set)+len(r.Processes)+len(r.Accounted)+len(r.Instances)+len(r.Counters)+len(r.Plays)+len(r.Links)+len(r.more) == 0 && r.Warmth == nil && r.Drain == "" && !r.Divided
 }
 
 // head is the part of state.json before the devices.
@@ -456,7 +492,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &r.more); err != nil {
 		return err
 	}
-	for _, key := range []string{"at", "set", "drain", "processes", "accounted", "instances", "divided", "counters", "warmth", "plays"} {
+	for _, key := range []string{"at", "set", "drain", "processes", "accounted", "instances", "divided", "counters", "warmth", "plays", "links"} {
 		delete(r.more, key)
 	}
 	return nil

@@ -52,9 +52,9 @@ type Traffic struct{ Sent, Received uint64 }
 
 // counters are what a port has counted by itself, and what was cleared.
 type counters struct {
-	errors map[Counter]uint64 // that faults left
-	grow   map[Counter]growth // errors that a fault adds while it lasts
-	clear  map[Counter]uint64 // the reading that a reset took as zero
+	errors map[Counter]uint64  // that faults left
+	grow   map[Counter]growing // errors that a fault adds while it lasts
+	clear  map[Counter]uint64  // the reading that a reset took as zero
 }
 
 type growth struct {
@@ -62,8 +62,14 @@ type growth struct {
 	since     time.Time
 }
 
-func (g growth) at(now time.Time) uint64 {
-	return uint64(max(0, now.Sub(g.since).Seconds()) * g.perSecond)
+// growing is a growth whose errors before a time are counted already.
+type growing struct {
+	growth
+	from time.Time
+}
+
+func (g growing) at(now time.Time) uint64 {
+	return uint64(max(0, now.Sub(g.from).Seconds()) * g.perSecond)
 }
 
 // packetBytes is the size that packets are taken to have: RDMA messages in packets of the MTU, and answers to them.
@@ -136,21 +142,22 @@ func (p *Port) Count(c Counter, n uint64) {
 // grow lets a counter rise as g says; with a rate of 0 it keeps what was counted.
 func (p *Port) grow(c Counter, g growth, now time.Time) {
 	before, ok := p.counters.grow[c]
-	if before == g {
+	if before.growth == g {
 		return
 	}
+	from := g.since
 	if ok {
 		p.Count(c, before.at(now))
 		delete(p.counters.grow, c)
-		if g.since.Before(now) {
-			g.since = now // what came before is counted
+		if from.Before(now) {
+			from = now // what came before is counted
 		}
 	}
 	if g.perSecond > 0 {
 		if p.counters.grow == nil {
-			p.counters.grow = map[Counter]growth{}
+			p.counters.grow = map[Counter]growing{}
 		}
-		p.counters.grow[c] = g
+		p.counters.grow[c] = growing{g, from}
 	}
 }
 

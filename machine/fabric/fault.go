@@ -91,31 +91,107 @@ func (f *Fabric) named(self, name string) *Node {
 	return nil
 }
 
+// Name is what a fault's target calls a node: an adapter of self goes by its name, a switch by the name in its description, and
+// others by their descriptions, or by a GUID if another node has the same one.
+func (f *Fabric) Name(self string, n *Node) string {
+	name := n.Description
+	if host, ok := strings.CutPrefix(name, "MF0;"); ok && n.Kind == Switch {
+		name, _, _ = strings.Cut(host, ":")
+	} else if n.Kind == CA && n.Host == self {
+		name = n.HCA.Name
+	}
+	if strings.Contains(name, "/") || f.named(self, name) != n {
+		return fmt.Sprintf("0x%016x", n.GUID)
+	}
+	return name
+}
+
+// Names are the names of all nodes, those of self first.
+func (f *Fabric) Names(self string) (names []string) {
+	for _, n := range f.hosts[self] {
+		names = append(names, f.Name(self, n))
+	}
+	for _, n := range f.Nodes {
+		if n.Kind != CA || n.Host != self {
+			names = append(names, f.Name(self, n))
+		}
+	}
+	return names
+}
+
+// found is a fault and what it is about.
+type found struct {
+	Fault
+	node  *Node
+	ports []*Port
+}
+
+// find returns what a fault is about, or an error if there is no such fault.
+func (f *Fabric) find(self string, x Fault) (found, error) {
+	n, ports, err := f.Find(cmp.Or(x.Host, self), x.Target)
+	switch {
+	case err != nil:
+	case !slices.Contains(FaultKinds(), x.Kind):
+		err = fmt.Errorf("%q is no fault of a fabric", x.Kind)
+	case x.Kind == DeadSwitch && (n.Kind != Switch || len(ports) > 0):
+		err = fmt.Errorf("%q is no switch, or is a port of one", f.Name(cmp.Or(x.Host, self), n))
+	case x.Kind != DeadSwitch && len(ports) == 0:
+		err = fmt.Errorf("%q is a switch: name one of its ports, such as %s/1", x.Target, x.Target)
+	case x.Period < 0, x.PerSecond < 0:
+		err = errors.New("a fault's period and rate cannot be below zero")
+	}
+	return found{x, n, ports}, err
+}
+
+// Has returns an error if there is no such fault, or if the fabric does not have what it is about.
+func (f *Fabric) Has(self string, x Fault) error {
+	_, err := f.find(self, x)
+	return err
+}
+
+// limit is the fastest link that a fault of the kind WrongRate leaves.
+func (x *Fault) limit() link {
+	if x.Width == 0 && x.Speed == 0 {
+		return link{speed: SDR}
+	}
+	return link{x.Width, x.Speed}
+}
+
+// Check returns an error if a fault cannot be, or if it would change nothing.
+func (f *Fabric) Check(self string, x Fault) error {
+	all, err := f.find(self, x)
+	if err != nil {
+		return err
+	}
+	for _, p := range all.ports {
+		cable := p.Remote != nil || p.LinkLayer == Ethernet && !p.Node.HCA.Ports[p.Number-1].Uncabled
+		if !cable {
+			return fmt.Errorf("no cable is in port %d of %q", p.Number, f.Name(self, p.Node))
+		}
+		width, speed := p.MaxWidth, p.MaxSpeed
+		if p.Remote != nil {
+			width, speed = p.enabled(p.Remote)
+		}
+		limit := x.limit()
+		if x.Kind == WrongRate && (limit.width == 0 || limit.width >= width) && (limit.speed == 0 || limit.speed >= speed) {
+			return fmt.Errorf("port %d of %q is no faster without the fault: its link is %dX %s", p.Number, f.Name(self, p.Node), width, speed)
+		}
+		if x.Kind == WrongRate && limit.width != 0 && p.widths()&limit.width.Bit() == 0 {
+			return fmt.Errorf("port %d of %q cannot have a link of %d lanes", p.Number, f.Name(self, p.Node), limit.width)
+		}
+	}
+	return nil
+}
+
 // SetFaults puts faults in the place of those so far. If one of them is wrong, nothing changes.
 func (f *Fabric) SetFaults(self string, faults []Fault, now time.Time) error {
-	type found struct {
-		Fault
-		node  *Node
-		ports []*Port
-	}
 	var all []found
 	for _, x := range faults {
-		n, ports, err := f.Find(cmp.Or(x.Host, self), x.Target)
-		switch {
-		case err != nil:
-		case !slices.Contains(FaultKinds(), x.Kind):
-			err = fmt.Errorf("%q is no fault of a fabric", x.Kind)
-		case x.Kind == DeadSwitch && (n.Kind != Switch || len(ports) > 0):
-			err = fmt.Errorf("%q is no switch", x.Target)
-		case x.Kind != DeadSwitch && len(ports) == 0:
-			err = fmt.Errorf("%q is a switch: name one of its ports, such as %s/1", x.Target, x.Target)
-		case x.Period < 0, x.PerSecond < 0:
-			err = errors.New("a fault's period and rate cannot be below zero")
-		}
+		one, err := f.find(self, x)
 		if err != nil {
 			return err
 		}
-		all = append(all, found{x, n, ports})
+		all = append(all, one)
 	}
 	symbols := map[*Port]growth{}
 	f.flaps = nil
@@ -123,7 +199,7 @@ func (f *Fabric) SetFaults(self string, faults []Fault, now time.Time) error {
 		n.Dead = false
 		for _, p := range n.Ports {
 			if p != nil {
-				p.cut, p.limit = false, link{}
+				p.pulled, p.flapped, p.limit = false, false, link{}
 			}
 		}
 	}
@@ -134,28 +210,22 @@ func (f *Fabric) SetFaults(self string, faults []Fault, now time.Time) error {
 		for _, p := range x.ports {
 			switch x.Kind {
 			case LinkDown:
-				p.cut = true
+				p.pulled = true
 			case Flapping:
-				period := x.Period
-				if period == 0 {
-					period = 10 * time.Second
-				}
-				f.flaps = append(f.flaps, flap{p, x.Since, period})
-				p.cut = p.cut || f.flaps[len(f.flaps)-1].down(now)
+				f.flaps = append(f.flaps, flap{p, x.Since, cmp.Or(x.Period, 10*time.Second)})
 			case SymbolErrors:
-				rate := x.PerSecond
-				if rate == 0 {
-					rate = 1
+				g := symbols[p]
+				if g.since.IsZero() || x.Since.Before(g.since) {
+					g.since = x.Since
 				}
-				symbols[p] = growth{symbols[p].perSecond + rate, x.Since}
+				g.perSecond += cmp.Or(x.PerSecond, 1)
+				symbols[p] = g
 			case WrongRate:
-				p.limit = link{x.Width, x.Speed}
-				if x.Width == 0 && x.Speed == 0 {
-					p.limit.speed = SDR
-				}
+				p.limit = p.limit.and(x.limit())
 			}
 		}
 	}
+	f.flap(now)
 	for _, n := range f.Nodes {
 		for _, p := range n.Ports {
 			if p != nil {
@@ -165,6 +235,17 @@ func (f *Fabric) SetFaults(self string, faults []Fault, now time.Time) error {
 	}
 	f.changed()
 	return nil
+}
+
+// and is the slower of two limits.
+func (l link) and(other link) link {
+	if l.width == 0 || other.width != 0 && other.width < l.width {
+		l.width = other.width
+	}
+	if l.speed == 0 || other.speed != 0 && other.speed < l.speed {
+		l.speed = other.speed
+	}
+	return l
 }
 
 // flap is a cable that is pulled and put back.
@@ -179,21 +260,36 @@ func (x flap) down(now time.Time) bool {
 	return passed >= 0 && passed%x.period < x.period/2
 }
 
+// flap pulls the cables that flapping links have out at a time, and puts the others back. It says whether it changed anything.
+func (f *Fabric) flap(now time.Time) (changed bool) {
+	out := map[*Port]bool{}
+	for _, x := range f.flaps {
+		out[x.port] = out[x.port] || x.down(now)
+	}
+	for p, down := range out {
+		changed = changed || down != p.flapped
+		p.flapped = down
+	}
+	return changed
+}
+
 // Step brings the fabric to a time: flapping links go down and up. It says whether anything changed, and when it has to be
 // called again; the zero time is never.
 func (f *Fabric) Step(now time.Time) (changed bool, next time.Time) {
 	for _, x := range f.flaps {
-		if down := x.down(now); down != x.port.cut {
-			x.port.cut = down
-			changed = true
+		at := x.since
+		if passed := now.Sub(x.since); passed >= 0 {
+			end := x.period / 2
+			if passed %= x.period; passed >= end {
+				end = x.period
+			}
+			at = now.Add(end - passed)
 		}
-		half := x.period / 2
-		at := now.Add(half - max(0, now.Sub(x.since))%half)
 		if next.IsZero() || at.Before(next) {
 			next = at
 		}
 	}
-	if changed {
+	if changed = f.flap(now); changed {
 		f.changed()
 	}
 	return changed, next

@@ -88,3 +88,67 @@ func TestAway(t *testing.T) {
 	f.SetAway("dgx02", false)
 	assert.NotNil(t, f.Reach(there, gone.LID))
 }
+
+// TestFaultsTogether: faults of one port do not undo each other, and a link is as slow as the slowest of its faults.
+func TestFaultsTogether(t *testing.T) {
+	f := build(t, Description{Hosts: hosts(2, 2)})
+	p := f.Host("dgx01")[0].Ports[1]
+	now := time.Unix(1e9, 0)
+	up := now.Add(3 * time.Second) // when the flapping link is up
+	flapping := Fault{Kind: Flapping, Target: "mlx5_0", Period: 4 * time.Second, Since: now}
+	require.NoError(t, f.SetFaults("dgx01", []Fault{flapping, {Kind: LinkDown, Target: "mlx5_0"}}, now))
+	f.Step(up)
+	assert.Equal(t, Down, p.State, "the cable is out whether or not the link flaps")
+	require.NoError(t, f.SetFaults("dgx01", []Fault{flapping}, up))
+	assert.Equal(t, Active, p.State)
+	_, next := f.Step(up)
+	assert.Equal(t, now.Add(4*time.Second), next)
+
+	require.NoError(t, f.SetFaults("dgx01", []Fault{{Kind: WrongRate, Target: "mlx5_0", Speed: EDR}, {Kind: WrongRate, Target: "mlx5_0", Width: 1},
+		{Kind: WrongRate, Target: "mlx5_0", Speed: HDR}}, up))
+	assert.Equal(t, "25 Gb/sec (1X EDR)", p.Rate())
+
+	symbols := []Fault{{Kind: SymbolErrors, Target: "mlx5_0", PerSecond: 0.5, Since: now}}
+	for at := range 9 { // others come and go meanwhile
+		require.NoError(t, f.SetFaults("dgx01", append(symbols, Fault{Kind: LinkDown, Target: "mlx5_1"})[:1+at%2], now.Add(time.Duration(at)*time.Second)))
+	}
+	assert.Equal(t, uint64(5), f.Read(p, SymbolErrorCounter, now.Add(10*time.Second)))
+}
+
+// TestNames: what a fault's target is called leads back to it.
+func TestNames(t *testing.T) {
+	f := build(t, Description{Hosts: hosts(3, 2), Layout: Layout{Preset: "fat-tree", Radix: 4}})
+	names := f.Names("dgx01")
+	assert.Len(t, names, len(f.Nodes))
+	assert.Equal(t, []string{"mlx5_0", "mlx5_1"}, names[:2])
+	assert.Contains(t, names, "dgx02 mlx5_0")
+	seen := map[*Node]bool{}
+	for _, name := range names {
+		n, _, err := f.Find("dgx01", name)
+		require.NoError(t, err, name)
+		assert.False(t, seen[n], name)
+		seen[n] = true
+	}
+	for _, n := range f.Nodes {
+		n.Description = "Quantum-2 Mellanox Technologies"
+	}
+	assert.Regexp(t, `^0x[0-9a-f]{16}$`, f.Name("dgx01", f.Nodes[1]), "a description that others have names nobody")
+}
+
+// TestCheck: a fault that would change nothing is an error.
+func TestCheck(t *testing.T) {
+	h := hosts(1, 2)
+	h[0].HCAs[1].Ports[0].LinkLayer = Ethernet
+	f := build(t, Description{Hosts: h})
+	for want, x := range map[string]Fault{
+		"no cable is in port 5":       {Kind: LinkDown, Target: "leaf01/5"},
+		"no faster without the fault": {Kind: WrongRate, Target: "mlx5_0", Speed: NDR, Width: 4},
+		"cannot have a link of 12":    {Kind: WrongRate, Target: "mlx5_0", Speed: EDR, Width: 12},
+	} {
+		assert.ErrorContains(t, f.Check("dgx01", x), want)
+	}
+	slow := Fault{Kind: WrongRate, Target: "mlx5_1", Speed: EDR}
+	assert.NoError(t, f.Check("dgx01", slow))
+	require.NoError(t, f.SetFaults("dgx01", []Fault{slow}, time.Now()))
+	assert.Equal(t, "100 Gb/sec (4X EDR)", f.Host("dgx01")[1].Ports[1].Rate())
+}

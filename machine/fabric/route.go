@@ -46,28 +46,36 @@ func (p *Port) settle() {
 	case n.Kind == Switch && p.Number == 0:
 		p.State, p.Phys, p.Width, p.Speed = Active, LinkUp, p.MaxWidth, p.MaxSpeed
 		return
-	case p.LinkLayer == Ethernet && !p.cut && !p.disabled && !n.HCA.Ports[p.Number-1].Uncabled:
+	case p.LinkLayer == Ethernet && !p.cut() && !p.disabled && !n.HCA.Ports[p.Number-1].Uncabled:
 		p.State, p.Phys, p.Width, p.Speed = Active, LinkUp, p.MaxWidth, p.MaxSpeed
+		p.slow(p.limit)
 		return
 	case p.disabled:
 		p.State, p.Phys, p.Width, p.Speed = Down, Disabled, 4, SDR
 		return
-	case r == nil || p.cut || r.cut || r.disabled || n.down() || r.Node.down():
+	case r == nil || p.cut() || r.cut() || r.disabled || n.down() || r.Node.down():
 		p.State, p.Phys, p.Width, p.Speed = Down, Polling, 4, SDR
 		return
 	}
 	p.State, p.Phys = Active, LinkUp
 	p.MTU = min(p.MaxMTU, r.MaxMTU)
 	p.Width, p.Speed = p.enabled(r)
-	for _, l := range []link{p.limit, r.limit} {
-		if l.width != 0 {
-			p.Width = min(p.Width, l.width)
-		}
-		if l.speed != 0 {
-			p.Speed = min(p.Speed, l.speed)
-		}
+	p.slow(p.limit)
+	p.slow(r.limit)
+}
+
+// slow keeps the link below a limit.
+func (p *Port) slow(l link) {
+	if l.width != 0 {
+		p.Width = min(p.Width, l.width)
+	}
+	if l.speed != 0 {
+		p.Speed = min(p.Speed, l.speed)
 	}
 }
+
+// cut says that a fault has the cable out.
+func (p *Port) cut() bool { return p.pulled || p.flapped }
 
 // enabled is the widest and the fastest link that both ends of a cable can make and have enabled.
 func (p *Port) enabled(r *Port) (Width, Speed) {

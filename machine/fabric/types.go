@@ -234,7 +234,8 @@ type Port struct {
 	NetDev    string
 	Remote    *Port // the other end of the cable; nil without a cable
 
-	cut      bool // a fault keeps the link down
+	pulled   bool // a fault keeps the cable out
+	flapped  bool // a flapping link has the cable out now
 	disabled bool // PortInfo was set to Disabled
 
 	// What Set(PortInfo) left enabled, as bits of PortInfo; 0: everything.

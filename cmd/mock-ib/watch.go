@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nvmlfab/nvmlfab/engine/state"
+	"github.com/nvmlfab/nvmlfab/machine"
+	"github.com/nvmlfab/nvmlfab/machine/fabric"
+	"github.com/nvmlfab/nvmlfab/machine/fabric/umad"
+)
+
+const (
+	// watchEvery is how often is looked what has happened to the host's ports.
+	watchEvery = 250 * time.Millisecond
+
+	// noticeEvery is how often is looked whether the state directory has another number, which costs no system call.
+	noticeEvery = 20 * time.Millisecond
+)
+
+// watcher brings the fabric to the present time: it makes links flap, and sets the faults that nvmlfab fail has left in the
+// state directory. It lets the files of the tree follow the fabric, and sends events about ports.
+type watcher struct {
+	local    *umad.Local
+	node     *node
+	together *together       // nil for a daemon without others
+	mirror   *machine.Mirror // nil if the tree has no files, or they cannot be written
+	events   *events
+	wake     chan struct{}
+
+	set  []state.LinkFault // that the fabric has now
+	told bool              // the other daemons know them
+	next time.Time         // when a link goes down or up by itself; zero for never
+}
+
+// wakeUp lets the watcher look at once.
+func (w *watcher) wakeUp() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run looks again and again until the context ends.
+func (w *watcher) run(ctx context.Context) {
+	tick := time.NewTicker(noticeEvery)
+	defer tick.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		case now := <-tick.C:
+			if now.Sub(last) < watchEvery && !w.node.stale(now) && !w.due(now) {
+				continue
+			}
+		}
+		last = time.Now()
+		w.look(last)
+	}
+}
+
+// due says whether something changes by itself at a time: a link flaps, or a fault ends.
+func (w *watcher) due(now time.Time) bool {
+	ended := func(l state.LinkFault) bool { return l.Until != 0 && l.Until <= now.UnixMilli() }
+	return !w.next.IsZero() && !now.Before(w.next) || slices.ContainsFunc(w.set, ended)
+}
+
+// look brings everything to a time.
+func (w *watcher) look(now time.Time) {
+	w.node.look(now)
+	w.setFaults(now)
+	var err error
+	w.local.Do(func(f *fabric.Fabric) {
+		_, w.next = f.Step(now)
+		if w.mirror != nil {
+			err = w.mirror.Update(f, w.local.Host, now)
+		}
+		w.events.look(f.Host(w.local.Host))
+	})
+	if err != nil {
+		complain(fmt.Errorf("sysfs no longer follows the fabric: %w", err))
+		w.mirror = nil
+	}
+}
+
+// setFaults gives the fabric the faults that are in force at a time, if they are others than before. One that the fabric cannot
+// have is left out.
+func (w *watcher) setFaults(now time.Time) {
+	list := w.node.faults(now)
+	if slices.Equal(list, w.set) && (w.told || w.together == nil) {
+		return
+	}
+	w.set, w.told = list, true
+	var faults []fabric.Fault
+	for _, l := range list {
+		x, err := machine.LinkFault(l)
+		if err == nil {
+			w.local.Do(func(f *fabric.Fabric) { err = f.Has(w.local.Host, x) })
+		}
+		if err != nil {
+			complain(fmt.Errorf("the fault %.40q of %.80q is left out: %w", l.Kind, l.Target, err))
+			continue
+		}
+		faults = append(faults, x)
+	}
+	var err error
+	if w.together != nil {
+		err = w.together.tell(faults)
+	} else {
+		w.local.Do(func(f *fabric.Fabric) { err = f.SetFaults(w.local.Host, faults, now) })
+	}
+	if err != nil {
+		complain(err)
+	}
+}
