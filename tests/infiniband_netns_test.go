@@ -76,7 +76,7 @@ exec cat`
 
 // command is a program on a host, with arguments. The program takes the place of what leads to the host, and has its process id.
 func (n *network) command(host, name string, args ...string) []string {
-	return append([]string{"nsenter", "--target", strconv.Itoa(n.pid), "--user", "--mount", "nsenter", "--net=/run/netns/" + host, name}, args...)
+	return append([]string{"nsenter", "--target", strconv.Itoa(n.pid), "--user", "--preserve-credentials", "--mount", "nsenter", "--net=/run/netns/" + host, name}, args...)
 }
 
 // in runs a shell command on a host.

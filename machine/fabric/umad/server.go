@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -127,6 +128,7 @@ type file struct {
 	server *Server
 	conn   *net.UnixConn
 	out    chan []byte
+	behind atomic.Int32  // messages that were put into out and are not sent yet
 	gone   chan struct{} // closed when the client has gone
 
 	// Guarded by the server's mutex.
@@ -229,7 +231,9 @@ func (f *file) write() {
 	for {
 		select {
 		case b := <-f.out:
-			if f.send(b) != nil {
+			err := f.send(b)
+			f.behind.Add(-1)
+			if err != nil {
 				f.conn.Close()
 				return
 			}
@@ -259,12 +263,33 @@ func (f *file) send(b []byte) error {
 	return err
 }
 
-// queue appends a message for the client. The caller holds the server's mutex.
+// queue sends a message to the client, or puts it after those that the client has no room for yet. The caller holds the server's
+// mutex.
 func (f *file) queue(b []byte) {
+	if f.behind.Load() == 0 && f.sendNow(b) {
+		return
+	}
+	f.behind.Add(1)
 	select {
 	case f.out <- b:
 	default:
+		f.behind.Add(-1)
 	}
+}
+
+// sendNow sends a message if that needs no waiting: it saves a program that asks one thing after another a change of goroutines
+// for each. It returns false if the message was not sent.
+func (f *file) sendNow(b []byte) bool {
+	raw, err := f.conn.SyscallConn()
+	if err != nil || len(b) > inlineSize {
+		return false
+	}
+	sent := false
+	err = raw.Write(func(fd uintptr) bool {
+		sent = unix.Sendto(int(fd), b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil) == nil
+		return true
+	})
+	return err == nil && sent
 }
 
 func (f *file) headerSize() int {
@@ -278,6 +303,8 @@ func (f *file) handle(r request) (syscall.Errno, uint32) {
 	switch {
 	case r.op == opOpen:
 		return f.open(r.data), 0
+	case r.op == opAlive:
+		return 0, 0
 	case !f.opened, f.kind == kindISSM:
 		return syscall.EINVAL, 0
 	case r.op == opWrite:

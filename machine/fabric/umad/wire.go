@@ -21,6 +21,7 @@ const (
 	opRegister2  = 4 // data: struct ib_user_mad_reg_req2
 	opUnregister = 5 // data: the agent's id
 	opEnablePKey = 6 // no data
+	opAlive      = 7 // no data, and nothing to do: a client asks whether the server still answers
 )
 
 // The kinds of files.

@@ -4,7 +4,12 @@
 //
 // Each message that the daemon sends is what one read returns. What the program writes, and its ioctls, go to the daemon as
 // requests, each with an eventfd that takes the result. So results cannot be mistaken for MADs or for one another, whichever
-// threads and processes share the descriptor. A daemon that is dead or does not answer gives EIO.
+// threads and processes share the descriptor.
+//
+// A daemon that is dead or does not answer gives EIO. Then the connection is shut, so that whoever waits for an answer wakes.
+// Requests without an answer come back as timed out first, as they do from a kernel whose subnet is gone: libibnetdisc, which
+// most tools use, frees memory twice if a read or a write of its own fails. A program that waits without limit does not notice by
+// itself that the daemon stands still, so poll and the like ask it now and then.
 //
 // Which file an open leads to is found out after it was made: by then the other preloaded libraries have followed the path
 // into the staged tree, where an ordinary file or a socket stands for each device.
@@ -19,6 +24,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -26,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
@@ -78,13 +85,15 @@ static const char socket_name[] = "mock-ib.sock";
 enum { MOST = 1 << 20 };  // the kernel's own limit for descriptors, as it is set by default
 
 static _Atomic uint64_t marks[MOST / 64];
+static _Atomic bool ever;  // something was marked
 
 static void mark(int fd, bool on) {
   if (fd < 0 || fd >= MOST) return;
   uint64_t bit = 1ull << (fd % 64);
-  if (on)
+  if (on) {
     atomic_fetch_or(&marks[fd / 64], bit);
-  else if (atomic_load_explicit(&marks[fd / 64], memory_order_relaxed) & bit)
+    atomic_store_explicit(&ever, true, memory_order_relaxed);
+  } else if (atomic_load_explicit(&marks[fd / 64], memory_order_relaxed) & bit)
     atomic_fetch_and(&marks[fd / 64], ~bit);
 }
 
@@ -110,7 +119,7 @@ static bool device(int fd) {
 
 // ---- Talking to the daemon ------------------------------------------------------------------------------------------
 
-enum { OPEN = 1, WRITE, REGISTER, REGISTER2, UNREGISTER, ENABLE_PKEY };
+enum { OPEN = 1, WRITE, REGISTER, REGISTER2, UNREGISTER, ENABLE_PKEY, ALIVE };
 enum { UMAD, ISSM };
 
 enum { PATIENCE = 5000, FOREVER = -1 };  // milliseconds to wait for the daemon
@@ -136,8 +145,11 @@ static int wait_for(struct pollfd *fds, unsigned count, int64_t deadline) {
   }
 }
 
-// ask makes a request and waits for its result. It returns 0 or an error number. value may be NULL.
-static int ask(int fd, uint32_t op, const void *data, size_t size, uint32_t *value, int patience) {
+static bool keep(int fd, const char *text, size_t size);
+
+// ask makes a request and waits for its result. It returns 0 or an error number. value may be NULL. So may kept, which is told
+// whether the data is a datagram that awaits an answer.
+static int ask_keeping(int fd, uint32_t op, const void *data, size_t size, uint32_t *value, int patience, bool *kept) {
   uint32_t prefix[4] = {0x6264616d, op, (uint32_t)size, 0};
   struct iovec parts[] = {{prefix, sizeof prefix}, {(void *)data, size}};
   union {
@@ -160,6 +172,7 @@ static int ask(int fd, uint32_t op, const void *data, size_t size, uint32_t *val
     error = n == -EMSGSIZE ? EINVAL : n == -EFAULT ? EFAULT : EIO;
     break;
   }
+  if (kept && (!error || error == EIO)) *kept = keep(fd, data, size);
   if (!error) {
     // No event is asked for on the connection, so only its end is reported.
     struct pollfd fds[] = {{result, POLLIN, 0}, {fd, 0, 0}};
@@ -178,6 +191,27 @@ static int ask(int fd, uint32_t op, const void *data, size_t size, uint32_t *val
   }
   kernel_close(result);
   return error;
+}
+
+static int ask(int fd, uint32_t op, const void *data, size_t size, uint32_t *value, int patience) {
+  return ask_keeping(fd, op, data, size, value, patience, NULL);
+}
+
+// lost shuts the connection to a daemon that is dead or stands still. What has arrived can still be read.
+static void lost(int fd) { kernel(SYS_shutdown, fd, SHUT_RDWR, 0, 0); }
+
+// check shuts the connection if the daemon does not answer.
+static void check(int fd) {
+  if (ask(fd, ALIVE, NULL, 0, NULL, PATIENCE) == EIO) lost(fd);
+}
+
+enum { OFTEN = 1000 };  // milliseconds after which a program that waits has the daemon checked
+
+// slice is how long to wait until the next check: the rest of the time, or less.
+static int slice(int64_t deadline) {
+  if (deadline == FOREVER) return OFTEN;
+  int64_t left = deadline - milliseconds();
+  return left < 0 ? 0 : left < OFTEN ? (int)left : OFTEN;
 }
 
 // reach connects to the daemon. It returns a descriptor or a negative error number.
@@ -220,6 +254,109 @@ static int reach(void) {
   return result == -EMFILE || result == -ENFILE ? (int)result : result == -EAGAIN ? -EIO : -ENXIO;
 }
 
+// ---- Requests without an answer -----------------------------------------------------------------------------------------
+
+enum { HEADER = 64, HEADER_SMALL = 56, MAD_HEADER = 24, SEGMENT = 256 };
+enum { NUMBERED = 1 << 16, KEPT = 1024 };
+
+// connections has, for each descriptor below NUMBERED, the number of its connection, times two, plus one after ENABLE_PKEY.
+// Copies of a descriptor have the same number.
+static _Atomic uint32_t connections[NUMBERED];
+
+static uint32_t connection_of(int fd) { return fd >= 0 && fd < NUMBERED ? atomic_load_explicit(&connections[fd], memory_order_relaxed) : 0; }
+
+static void number_connection(int fd) {
+  static _Atomic uint32_t last;
+  if (fd >= 0 && fd < NUMBERED) atomic_store_explicit(&connections[fd], (atomic_fetch_add(&last, 1) + 1) * 2, memory_order_relaxed);
+}
+
+// kept are requests without an answer yet. If there are too many, the oldest make room.
+static struct kept {
+  uint32_t connection;  // without the last bit; 0: not in use
+  uint32_t size;
+  char text[HEADER + MAD_HEADER];
+} kept[KEPT];
+static unsigned kept_next, kept_top;  // the place to look for room at, and one more than the highest that was ever used
+static _Atomic bool kept_busy;
+
+// hold locks kept. It gives up if a thread held it when the process forked; then requests are not kept.
+static bool hold(void) {
+  for (int i = 0; i < 10000; i++) {
+    if (!atomic_exchange_explicit(&kept_busy, true, memory_order_acquire)) return true;
+    kernel(SYS_sched_yield, 0, 0, 0, 0);
+  }
+  return false;
+}
+
+static void release(void) { atomic_store_explicit(&kept_busy, false, memory_order_release); }
+
+static size_t header_size(uint32_t connection) { return connection & 1 ? HEADER : HEADER_SMALL; }
+
+// keep keeps a request that the program writes, if it awaits an answer: it says how long. It returns whether it does.
+static bool keep(int fd, const char *text, size_t size) {
+  uint32_t connection = connection_of(fd), timeout;
+  size_t header = header_size(connection);
+  if (!connection || size < header + MAD_HEADER || size > header + SEGMENT) return false;
+  memcpy(&timeout, text + 8, sizeof timeout);
+  if (!timeout || text[header + 3] & 0x80 || !hold()) return false;
+  unsigned place = 0;
+  while (place < kept_top && kept[place].connection) place++;
+  if (place == KEPT) place = kept_next++ % KEPT;
+  if (place >= kept_top) kept_top = place + 1;
+  kept[place] = (struct kept){connection & ~1u, (uint32_t)(header + MAD_HEADER), {0}};
+  memcpy(kept[place].text, text, header + MAD_HEADER);
+  release();
+  return true;
+}
+
+// drop forgets the request that a message answers: the one of the same agent, class and lower half of the transaction id.
+static void drop(int fd, const char *text, size_t size) {
+  uint32_t connection = connection_of(fd);
+  size_t header = header_size(connection);
+  if (!connection || size < header + MAD_HEADER || !hold()) return;
+  for (unsigned i = 0; i < kept_top; i++) {
+    const struct kept *k = &kept[i];
+    if (k->connection == (connection & ~1u) && !memcmp(k->text, text, 4) && k->text[header + 1] == text[header + 1] &&
+        !memcmp(k->text + header + 12, text + header + 12, 4)) {
+      kept[i].connection = 0;
+      break;
+    }
+  }
+  release();
+}
+
+// drop_agent forgets the requests of an agent.
+static void drop_agent(int fd, const uint32_t *agent) {
+  uint32_t connection = connection_of(fd);
+  if (!connection || !hold()) return;
+  for (unsigned i = 0; i < kept_top; i++)
+    if (kept[i].connection == (connection & ~1u) && !memcmp(kept[i].text, agent, 4)) kept[i].connection = 0;
+  release();
+}
+
+// timed_out hands back a request that nobody will answer. It returns the length, or a negative error number: -EIO if there is
+// none.
+static long timed_out(int fd, char *buffer, size_t size) {
+  uint32_t connection = connection_of(fd), status = ETIMEDOUT;
+  long n = -EIO;
+  if (!connection || !hold()) return n;
+  for (unsigned i = 0; i < kept_top && n == -EIO; i++) {
+    struct kept *k = &kept[i];
+    if (k->connection != (connection & ~1u)) continue;
+    if (size < k->size) {
+      n = -EINVAL;
+      break;
+    }
+    memcpy(buffer, k->text, k->size);
+    memcpy(buffer + 4, &status, sizeof status);
+    memcpy(buffer + 16, &k->size, sizeof k->size);
+    n = k->size;
+    k->connection = 0;
+  }
+  release();
+  return n;
+}
+
 // ---- Opening --------------------------------------------------------------------------------------------------------
 
 // number_after reads the device's number, of one to three digits, at the end of a name.
@@ -254,7 +391,7 @@ static int which(int fd, int *kind) {
 
 // settle_open puts a connection in the place of a descriptor, if that is for a device. It returns the descriptor or -1.
 static __attribute__((noinline)) int settle_open(int fd, int flags) {
-  int kind, number = which(fd, &kind), kept = errno;
+  int kind, number = which(fd, &kind), before = errno;
   if (number < 0) return fd;
   bool waits = !(flags & O_NONBLOCK);
   uint32_t request[] = {(uint32_t)kind, (uint32_t)number, waits ? 0 : 1};
@@ -274,7 +411,8 @@ static __attribute__((noinline)) int settle_open(int fd, int flags) {
     return -1;
   }
   mark(fd, true);
-  errno = kept;
+  number_connection(fd);
+  errno = before;
   return fd;
 }
 
@@ -329,8 +467,6 @@ ALSO(__openat64_2, __openat_2)
 
 // ---- Reading --------------------------------------------------------------------------------------------------------
 
-enum { HEADER = 64, SEGMENT = 256 };
-
 // receive is recvmsg, and tells of a file that came with the message. It returns the message's length, which may be more
 // than there was room for, or a negative error number.
 static long receive(int fd, void *buffer, size_t size, int flags, int *file) {
@@ -359,10 +495,33 @@ static long read_file(int file, char *buffer, size_t size) {
   return (long)size;
 }
 
+// wait_readable waits for a message or the daemon's end, as a read of a descriptor without O_NONBLOCK does. It returns 0, or a
+// negative error number.
+static long wait_readable(int fd) {
+  long flags = kernel(SYS_fcntl, fd, F_GETFL, 0, 0);
+  if (flags < 0 || flags & O_NONBLOCK) return flags < 0 ? flags : -EAGAIN;
+  for (;;) {
+    struct pollfd readable = {fd, POLLIN, 0};
+    struct timespec limit = {OFTEN / 1000, OFTEN % 1000 * 1000000};
+    long n = kernel(SYS_ppoll, (long)&readable, 1, (long)&limit, 0);
+    if (n) return n < 0 ? n : 0;
+    check(fd);
+  }
+}
+
+// gone says whether the connection has ended.
+static bool gone(int fd) {
+  struct pollfd end = {fd, 0, 0};
+  struct timespec now = {0, 0};
+  return kernel(SYS_ppoll, (long)&end, 1, (long)&now, 0) == 1;
+}
+
 static __attribute__((noinline)) ssize_t read_device(int fd, void *buffer, size_t size) {
   // The message is looked at first: if there is no room for it, it stays.
   int file;
-  long n = receive(fd, buffer, size, MSG_PEEK, &file);
+  long n;
+  while ((n = receive(fd, buffer, size, MSG_PEEK | MSG_DONTWAIT, &file)) == -EAGAIN)
+    if ((n = wait_readable(fd)) < 0) break;
   uint32_t length = 0;
   if (n >= HEADER && size >= HEADER) memcpy(&length, (char *)buffer + 16, sizeof length);
   size_t total = file >= 0 ? length : n > 0 ? (size_t)n : 0;
@@ -371,7 +530,7 @@ static __attribute__((noinline)) ssize_t read_device(int fd, void *buffer, size_
   if (n > 0 && size < total) {
     n = total > HEADER + SEGMENT && size >= HEADER + SEGMENT ? -ENOSPC : -EINVAL;
   } else if (n > 0) {
-    n = receive(fd, buffer, size, 0, &file);
+    n = receive(fd, buffer, size, MSG_DONTWAIT, &file);
     if (n == 0 || n > (long)size) n = -EIO;  // another thread took the message that was looked at
     if (n > 0 && file >= 0) {
       memcpy(&length, (char *)buffer + 16, sizeof length);
@@ -379,8 +538,14 @@ static __attribute__((noinline)) ssize_t read_device(int fd, void *buffer, size_
     }
     if (file >= 0) kernel_close(file);
   }
+  if (n >= 0) {
+    drop(fd, buffer, (size_t)n);
+    return n;
+  }
+  if (n == -ECONNRESET || n == -ENOTCONN || n == -EPIPE) n = -EIO;
+  if (n == -EIO && gone(fd)) n = timed_out(fd, buffer, size);
   if (n >= 0) return n;
-  errno = n == -ECONNRESET || n == -ENOTCONN || n == -EPIPE ? EIO : (int)-n;
+  errno = (int)-n;
   return -1;
 }
 
@@ -402,8 +567,11 @@ ssize_t my___read_chk(int fd, void *buffer, size_t size, size_t room) {
 
 static __attribute__((noinline)) ssize_t write_device(int fd, const void *buffer, size_t size) {
   enum { LARGEST = 1 << 16 };
-  int error = size > LARGEST ? EINVAL : ask(fd, WRITE, buffer, size, NULL, PATIENCE);
-  if (!error) return (ssize_t)size;
+  bool awaits = false;
+  int error = size > LARGEST ? EINVAL : ask_keeping(fd, WRITE, buffer, size, NULL, PATIENCE, &awaits);
+  if (error == EIO) lost(fd);
+  if (!error || (error == EIO && awaits)) return (ssize_t)size;
+  if (awaits) drop(fd, buffer, size);
   errno = error;
   return -1;
 }
@@ -435,9 +603,11 @@ static __attribute__((noinline)) int ioctl_device(int fd, unsigned long request,
     }
     case REQUEST_UNREGISTER:
       error = argument ? ask(fd, UNREGISTER, argument, sizeof(uint32_t), NULL, PATIENCE) : EFAULT;
+      if (!error) drop_agent(fd, argument);
       break;
     case REQUEST_ENABLE_PKEY:
       error = ask(fd, ENABLE_PKEY, NULL, 0, NULL, PATIENCE);
+      if (!error && connection_of(fd)) atomic_fetch_or(&connections[fd], 1);
       break;
     default:
       error = ENOTTY;
@@ -452,6 +622,103 @@ int my_ioctl(int fd, unsigned long request, void *argument) {
   return device(fd) ? ioctl_device(fd, (uint32_t)request, argument) : NEXT(ioctl)(fd, request, argument);
 }
 
+// ---- Waiting ---------------------------------------------------------------------------------------------------------
+
+// check_all checks the daemon behind each device that is waited for. It returns whether there was one.
+static bool check_all(const struct pollfd *fds, nfds_t count) {
+  bool any = false;
+  for (nfds_t i = 0; i < count; i++)
+    if (device(fds[i].fd)) {
+      check(fds[i].fd);
+      any = true;
+    }
+  return any;
+}
+
+static bool any_marked(const struct pollfd *fds, nfds_t count) {
+  if (__builtin_expect(!atomic_load_explicit(&ever, memory_order_relaxed), 1)) return false;
+  for (nfds_t i = 0; i < count; i++)
+    if (__builtin_expect(marked(fds[i].fd), 0)) return true;
+  return false;
+}
+
+INTERPOSE(int, poll, (struct pollfd *fds, nfds_t count, int timeout))
+
+// patient_poll is poll for longer than the daemon may take to answer.
+static __attribute__((noinline)) int patient_poll(struct pollfd *fds, nfds_t count, int timeout) {
+  int64_t deadline = timeout < 0 ? FOREVER : milliseconds() + timeout;
+  for (;;) {
+    int n = NEXT(poll)(fds, count, slice(deadline));
+    if (n || (deadline != FOREVER && milliseconds() >= deadline)) return n;
+    if (!check_all(fds, count)) {  // the numbers belong to other files by now
+      int64_t left = deadline == FOREVER ? -1 : deadline - milliseconds();
+      return NEXT(poll)(fds, count, deadline == FOREVER ? -1 : left < 0 ? 0 : (int)left);
+    }
+  }
+}
+
+int my_poll(struct pollfd *fds, nfds_t count, int timeout) {
+  bool forever = timeout < 0 || timeout > PATIENCE;
+  if (__builtin_expect(forever && any_marked(fds, count), 0)) return patient_poll(fds, count, timeout);
+  return NEXT(poll)(fds, count, timeout);
+}
+ALSO(__poll, poll)
+
+INTERPOSE(int, __poll_chk, (struct pollfd *fds, nfds_t count, int timeout, size_t room))
+int my___poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room) {
+  if (room / sizeof *fds < count) __chk_fail();
+  return my_poll(fds, count, timeout);
+}
+
+INTERPOSE(int, ppoll, (struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask))
+int my_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask) {
+  bool forever = !limit || limit->tv_sec * 1000 > PATIENCE;
+  if (__builtin_expect(!forever || !any_marked(fds, count), 1)) return NEXT(ppoll)(fds, count, limit, mask);
+  int64_t deadline = limit ? milliseconds() + limit->tv_sec * 1000 + limit->tv_nsec / 1000000 : FOREVER;
+  for (;;) {
+    int ms = slice(deadline);
+    struct timespec part = {ms / 1000, ms % 1000 * 1000000};
+    int n = NEXT(ppoll)(fds, count, &part, mask);
+    if (n || (deadline != FOREVER && milliseconds() >= deadline)) return n;
+    check_all(fds, count);
+  }
+}
+
+INTERPOSE(int, __ppoll_chk, (struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask, size_t room))
+int my___ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask, size_t room) {
+  if (room / sizeof *fds < count) __chk_fail();
+  return my_ppoll(fds, count, limit, mask);
+}
+
+INTERPOSE(int, select, (int count, fd_set *reads, fd_set *writes, fd_set *others, struct timeval *limit))
+int my_select(int count, fd_set *reads, fd_set *writes, fd_set *others, struct timeval *limit) {
+  bool any = false, possible = reads && count <= FD_SETSIZE && atomic_load_explicit(&ever, memory_order_relaxed);
+  for (int fd = 0; possible && fd < count && !any; fd++) any = marked(fd) && FD_ISSET(fd, reads);
+  if (__builtin_expect(!any || (limit && limit->tv_sec * 1000 <= PATIENCE), 1))
+    return NEXT(select)(count, reads, writes, others, limit);
+  int64_t deadline = limit ? milliseconds() + limit->tv_sec * 1000 + limit->tv_usec / 1000 : FOREVER;
+  fd_set *sets[] = {reads, writes, others}, wanted[3];
+  for (int i = 0; i < 3; i++)
+    if (sets[i]) wanted[i] = *sets[i];
+  for (;;) {
+    int ms = slice(deadline);
+    struct timeval part = {ms / 1000, ms % 1000 * 1000};
+    int n = NEXT(select)(count, reads, writes, others, &part);
+    if (n || (deadline != FOREVER && milliseconds() >= deadline)) {
+      if (limit) {  // Linux leaves the rest of the time there
+        int64_t left = deadline - milliseconds();
+        *limit = left > 0 ? (struct timeval){left / 1000, left % 1000 * 1000} : (struct timeval){0, 0};
+      }
+      return n;
+    }
+    for (int i = 0; i < 3; i++)
+      if (sets[i]) *sets[i] = wanted[i];
+    for (int fd = 0; fd < count; fd++)
+      if (FD_ISSET(fd, reads) && device(fd)) check(fd);
+  }
+}
+ALSO(__select, select)
+
 // ---- Copies of descriptors -------------------------------------------------------------------------------------------
 
 INTERPOSE(int, close, (int fd))
@@ -463,7 +730,10 @@ ALSO(__close, close)
 
 // copied passes a mark on to a copy.
 static int copied(int from, int to) {
-  if (to >= 0 && from != to) mark(to, marked(from));
+  if (to >= 0 && from != to) {
+    mark(to, marked(from));
+    if (to < NUMBERED) atomic_store_explicit(&connections[to], marked(from) ? connection_of(from) : 0, memory_order_relaxed);
+  }
   return to;
 }
 
@@ -491,7 +761,11 @@ ALSO(__fcntl, fcntl)
 static void adopt(void) {
   enum { FEW = 64 };  // descriptors that are looked at; an exec seldom leaves more
   for (int fd = 3; fd < FEW; fd++)
-    if (connected(fd)) mark(fd, true);
+    if (connected(fd)) {
+      mark(fd, true);
+      number_connection(fd);
+      atomic_fetch_or(&connections[fd], 1);  // as libibumad leaves it
+    }
 }
 
 static bool set_root(const char *value) {
