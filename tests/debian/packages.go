@@ -81,6 +81,8 @@ var entries = map[string]entry{
 	"hwloc-2.9": {"bookworm", tools, "2.9.0", []string{"hwloc-nox", "libhwloc15", "libhwloc-contrib-plugins", "libudev1", "libtinfo6"}},
 	"hwloc-2.12": {"trixie", tools, "2.12.0", []string{"hwloc-nox", "libhwloc15", "libhwloc-contrib-plugins", "libc6", "libudev1",
 		"libcap2", "libtinfo6"}},
+	"slurmd": {"sid", tools, "26.05", []string{"slurmd", "slurm-wlm-basic-plugins", "slurm-wlm-nvml-plugin", "libc6", "libaudit1", "libcap-ng0",
+		"libhwloc15", "libjson-c5", "liblz4-1", "libmunge2", "libnuma1", "libpam0g", "libudev1", "libcap2", "libyaml-0-2"}},
 	"zsh":  {"bookworm", tools, "5.9", []string{"zsh", "zsh-common"}},
 	"fish": {"bookworm", tools, "3.6.0", []string{"fish", "fish-common", "libpcre2-32-0"}},
 	"gpustat": {"bookworm", tools, "1.0.0", []string{"gpustat", "python3-blessed", "python3-pkg-resources",
