@@ -38,6 +38,7 @@ func (m *Mirror) Update(f *fabric.Fabric, host string, now time.Time) error {
 			for name, text := range liveFiles(a, p) {
 				failed = append(failed, m.put(dir, name, text))
 			}
+			failed = append(failed, m.put(dir, filepath.Join("hw_counters", string(fabric.RcvWriteRequests)), fmt.Sprintf("%d\n", f.Read(p, fabric.RcvWriteRequests, now))))
 			for _, c := range fabric.Files() {
 				failed = append(failed, m.put(dir, filepath.Join("counters", string(c)), fmt.Sprintf("%d\n", f.Read(p, c, now))))
 			}

@@ -17,10 +17,10 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// sections runs a shell script on host dgx01 of a rail-optimised fabric of two, in both ways. The script has $C, the adapters'
+// sections runs a shell script on host dgx01 of a rail-optimised fabric of two, in both ways. more is added to its profile. The script has $C, the adapters'
 // class, and functions: n is nvmlfab, at begins a section of the output, and seen waits until a file has a text. check gets the
 // sections by their names.
-func sections(t *testing.T, script string, check func(t *testing.T, of map[string]string)) {
+func sections(t *testing.T, script string, check func(t *testing.T, of map[string]string), more ...string) {
 	t.Helper()
 	t.Parallel()
 	for _, how := range ways(t) {
@@ -36,7 +36,7 @@ leafport() { ibnetdiscover -C mlx5_0 2> /dev/null | sed -n "/^Switch.*$1:/,/^\$/
 leaflid() { ibswitches -C mlx5_0 2> /dev/null | sed -n "s/.*$1:.* lid \([0-9]*\) .*/\1/p"; }
 `
 			out := run(t, append(ibTools(t), "NVMLFAB_STATE_DIR="+t.TempDir(), "NVMLFAB="+launcher(t), "IBPATH="+filepath.Join(diags(t), "usr/sbin")), launcher(t), "run", how, "--ib", "full",
-				"--profile", ibProfile(t), "--ib-fabric", description, "--", "sh", "-c", head+script).succeeds(t)
+				"--profile", ibProfile(t, more...), "--ib-fabric", description, "--", "sh", "-c", head+script).succeeds(t)
 			of := map[string]string{}
 			for _, section := range strings.Split("\n"+out.stdout, "\n== ")[1:] {
 				name, text, _ := strings.Cut(section, "\n")

@@ -114,7 +114,7 @@ func (c *command) run(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	local, server := umad.NewLocal(f, node)
-	w := &watcher{local: local, node: newNode(dir, base, board), wake: make(chan struct{}, 1)}
+	w := &watcher{local: local, node: newNode(dir, base, board), load: newLoad(board, node, f.Host(node)), wake: make(chan struct{}, 1), ends: 1} // the load is to be set
 	if secret != nil {
 		end, err := c.together(ctx, w, f, secret)
 		if err != nil {
@@ -133,6 +133,7 @@ func (c *command) run(ctx context.Context, stdout io.Writer) error {
 	if exists(filepath.Join(c.Root, "sys/class/infiniband")) {
 		w.mirror = machine.NewMirror(c.Root, board, f, node)
 	}
+	f.Traffic = w.load.traffic
 	w.look(time.Now()) // so that the first answers have the faults
 	var watching sync.WaitGroup
 	defer watching.Wait()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/state"
+	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -25,23 +26,25 @@ type node struct {
 // newNode returns the host with a profile's board. Its state directory need not be there.
 func newNode(dir *state.Dir, base profiles.Base, board *profiles.Board) *node {
 	n := &node{dir: dir, base: base, links: &state.Record{}, follower: dir.Follow(), began: time.Now()}
-	n.source.Board, n.source.Overridden, n.source.Origin = board, board, n.began.UnixMilli()
+	n.source.Board, n.source.Overridden, n.source.Origin = board, board, machine.Booted().UnixMilli()
 	return n
 }
 
 // stale says whether it is time to look at the state directory.
 func (n *node) stale(now time.Time) bool { return n.follower.Stale(now.Sub(n.began).Milliseconds()) }
 
-// look reads the state directory if it has changed. What cannot be read stays as it was.
-func (n *node) look(now time.Time) {
+// look reads the state directory if it has changed, which it reports. What cannot be read stays as it was.
+func (n *node) look(now time.Time) (changed bool) {
 	if !n.stale(now) {
-		return
+		return false
 	}
 	changed, number := n.follower.Look()
+	changed = changed || n.dir.Moved(n.source.State)
 	if changed {
 		n.say(errors.Join(n.override(), n.read()))
 	}
 	n.follower.Seen(number, now.Sub(n.began).Milliseconds()+state.Tick.Milliseconds())
+	return changed
 }
 
 // override lays overrides.yaml over the board.

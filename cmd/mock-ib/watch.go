@@ -25,6 +25,7 @@ const (
 type watcher struct {
 	local    *umad.Local
 	node     *node
+	load     *load
 	together *together       // nil for a daemon without others
 	mirror   *machine.Mirror // nil if the tree has no files, or they cannot be written
 	events   *events
@@ -33,6 +34,8 @@ type watcher struct {
 	set  []state.LinkFault // that the fabric has now
 	told bool              // the other daemons know them
 	next time.Time         // when a link goes down or up by itself; zero for never
+	ends int64             // when a GPU gets another load by itself, in ms since 1970; 0 for never
+	said string            // what was wrong with the load
 }
 
 // wakeUp lets the watcher look at once.
@@ -65,12 +68,14 @@ func (w *watcher) run(ctx context.Context) {
 // due says whether something changes by itself at a time: a link flaps, or a fault ends.
 func (w *watcher) due(now time.Time) bool {
 	ended := func(l state.LinkFault) bool { return l.Until != 0 && l.Until <= now.UnixMilli() }
-	return !w.next.IsZero() && !now.Before(w.next) || slices.ContainsFunc(w.set, ended)
+	return w.ends != 0 && w.ends <= now.UnixMilli() || !w.next.IsZero() && !now.Before(w.next) || slices.ContainsFunc(w.set, ended)
 }
 
 // look brings everything to a time.
 func (w *watcher) look(now time.Time) {
-	w.node.look(now)
+	if w.node.look(now) || w.ends != 0 && w.ends <= now.UnixMilli() {
+		w.setLoad(now)
+	}
 	w.setFaults(now)
 	var err error
 	w.local.Do(func(f *fabric.Fabric) {
@@ -115,4 +120,16 @@ func (w *watcher) setFaults(now time.Time) {
 	if err != nil {
 		complain(err)
 	}
+}
+
+// setLoad takes the GPUs' load as it is from now on.
+func (w *watcher) setLoad(now time.Time) {
+	text := ""
+	ends, err := w.load.set(&w.node.source, now)
+	if err != nil {
+		if text = err.Error(); text != w.said {
+			complain(fmt.Errorf("the adapters keep the load that they had: %w", err))
+		}
+	}
+	w.ends, w.said = ends, text
 }

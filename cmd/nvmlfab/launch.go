@@ -129,7 +129,7 @@ func onlineCPUs() []uint32 {
 // declare writes the MIG instances that the profile gives GPUs into a state directory, so that they have files as any other.
 // A directory that this process may not write stays as it is.
 func declare(dir string, board *profiles.Board) error {
-	source := change.Source{Board: board, Overridden: board, Origin: booted().UnixMilli()}
+	source := change.Source{Board: board, Overridden: board, Origin: machine.Booted().UnixMilli()}
 	if !source.Declares() {
 		return nil
 	}

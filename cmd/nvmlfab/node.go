@@ -16,7 +16,6 @@ import (
 	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
-	"golang.org/x/sys/unix"
 )
 
 // These variables name a node: its state directory, and a run that nvmlfab run --name started.
@@ -81,7 +80,7 @@ func (f nodeFlags) open(writes bool) (*node, error) {
 		return nil, err
 	}
 	n.dir = state.At(path)
-	n.source.Origin = booted().UnixMilli()
+	n.source.Origin = machine.Booted().UnixMilli()
 	n.source.Overridden = n.source.Board
 	return n, n.override(beside)
 }
@@ -249,15 +248,6 @@ func runs() map[string][]int {
 		}
 	}
 	return all
-}
-
-// booted is when the machine was booted, to ten seconds, as the library has it: counters begin then.
-func booted() time.Time {
-	var up unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &up) != nil {
-		return time.Now()
-	}
-	return time.Now().Add(-time.Duration(up.Nano())).Round(10 * time.Second)
 }
 
 // override lays the overrides.yaml of the state directory, and that of another folder, over the board.

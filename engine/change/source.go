@@ -245,3 +245,20 @@ func (s *Source) meter(i int, at int64) (*profiles.Device, *simulate.Meter, erro
 	}
 	return d, simulate.NewMeter(board, d, s.Begins()), nil
 }
+
+// Busy is how busy one of the GPUs has been up to a time in ms since 1970 and until its next change: a function of the time, in
+// millionths of a percent times seconds, that never falls. It is valid up to a time, which is 0 if nothing ends by itself.
+func (s *Source) Busy(i int, now int64) (busy func(ms int64) uint64, until int64, err error) {
+	_, m, err := s.Meter(i, now)
+	if err != nil {
+		return nil, 0, err
+	}
+	counter, _ := m.Counter(simulate.Count{Quantity: simulate.Busy})
+	node, device := s.Records(i)
+	for _, r := range []*state.Record{node, device} {
+		if at := r.Ends(now); at != 0 && (until == 0 || at < until) {
+			until = at
+		}
+	}
+	return counter.Micros, until, nil
+}

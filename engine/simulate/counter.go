@@ -48,6 +48,8 @@ const (
 	LostToPowerCap
 	LostToSWThermal
 	LostToHWThermal
+	// Busy is the GPU's utilisation: percent times seconds.
+	Busy
 	// Quantities is the number of quantities.
 	Quantities
 )
@@ -57,7 +59,7 @@ var lostTo = [3]Reason{SWPowerCap, SWThermalSlowdown, HWThermalSlowdown}
 
 // count adds what this row contributes to the counts of the row before it, and stores the sum in next.
 func (r *row) count(next *row) {
-	next.energy, next.lost = r.energy+uint64(r.power), r.lost
+	next.energy, next.lost, next.busy = r.energy+uint64(r.power), r.lost, r.busy+uint64(r.gpu)
 	for i, reason := range lostTo {
 		if r.limits&reason != 0 {
 			next.lost[i]++
@@ -71,6 +73,8 @@ func (r *row) rate(q Quantity) uint64 {
 	switch {
 	case q == Energy:
 		return uint64(r.power)
+	case q == Busy:
+		return uint64(r.gpu)
 	case r.limits&lostTo[q-LostToPowerCap] != 0:
 		return million
 	}
@@ -78,8 +82,11 @@ func (r *row) rate(q Quantity) uint64 {
 }
 
 func (r *row) before(q Quantity) uint64 {
-	if q == Energy {
+	switch q {
+	case Energy:
 		return r.energy
+	case Busy:
+		return r.busy
 	}
 	return uint64(r.lost[q-LostToPowerCap]) * million
 }
@@ -137,6 +144,11 @@ func (c *Course) Counter(q Quantity) (from profiles.Opt[uint64], g Growth) {
 		from, moves = lost.SWThermalSlowdownUS, in.temperatureMoves()
 	case LostToHWThermal:
 		from, moves = lost.HWThermalSlowdownUS, in.temperatureMoves()
+	case Busy:
+		if from.Valid = in.utilization.GPU.Valid; from.Valid && in.loadMoves() {
+			return from, Growth{course: c, quantity: q}
+		}
+		return from, Steady(float64(in.utilization.GPU.Or(0)))
 	}
 	if from.Valid && moves {
 		g = Growth{course: c, quantity: q}
@@ -209,6 +221,12 @@ func (c Counter) Checkpoint(ms int64, from uint64, g Growth) Counter {
 		next.Value = start
 	}
 	return next
+}
+
+// Micros is the value at a time in ms since 1970 in millionths of its unit. It wraps around.
+func (c Counter) Micros(ms int64) uint64 {
+	a := c.amount(ms)
+	return a.Units*million + uint64(a.Micros)
 }
 
 // LinkErrors is the growth of the error counters of one link.

@@ -70,6 +70,7 @@ type reading struct {
 type row struct {
 	energy              uint64    // so far, in mJ
 	lost                [3]uint32 // so far, in s
+	busy                uint64    // so far, in percent times seconds
 	power               uint32
 	temperature         int32
 	graphics, sm, video uint32

@@ -22,7 +22,7 @@ const (
 	LinkErrorCounts
 )
 
-var countNames = [...]string{"energy", "lost_to_power_cap", "lost_to_sw_thermal", "lost_to_hw_thermal", "link_traffic", "link_errors"}
+var countNames = [...]string{"energy", "lost_to_power_cap", "lost_to_sw_thermal", "lost_to_hw_thermal", "busy", "link_traffic", "link_errors"}
 
 // String is the counter's name in files.
 func (c Count) String() string {

@@ -396,3 +396,19 @@ func TestAllocatesNothing(t *testing.T) {
 	ms := noon * 1000
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { c.At(ms / 1000); counter.At(ms); ms += 977 }))
 }
+
+// TestBusy: how busy a GPU has been is the sum of its utilisation over time.
+func TestBusy(t *testing.T) {
+	for _, text := range []string{"  utilization: {gpu: 35}", bursts, "  dynamic_metrics: {utilization: {pattern: busy}}"} {
+		c := course(t, text, Settings{})
+		from, g := c.Counter(Busy)
+		assert.Equal(t, profiles.Some[uint64](0), from)
+		var want uint64
+		for second := range int64(1000) {
+			assert.Equal(t, Amount{Units: want}, g.Total((noon+second)*1000).minus(g.Total(noon*1000)), text)
+			want += uint64(c.At(noon + second).Utilization.GPU.Value)
+		}
+	}
+	c := Begin(0, 0, Steady(3))
+	assert.Equal(t, uint64(4_500_000), c.Micros(1500))
+}

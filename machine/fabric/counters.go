@@ -33,6 +33,7 @@ const (
 	UnicastRcvPackets    Counter = "unicast_rcv_packets"
 	MulticastXmitPackets Counter = "multicast_xmit_packets"
 	MulticastRcvPackets  Counter = "multicast_rcv_packets"
+	RcvWriteRequests     Counter = "rx_write_requests" // a file in hw_counters, and in no datagram
 )
 
 // Files lists the counters that have a file in sysfs, in alphabetical order.
@@ -75,6 +76,9 @@ func (g growing) at(now time.Time) uint64 {
 // packetBytes is the size that packets are taken to have: RDMA messages in packets of the MTU, and answers to them.
 const packetBytes = 2048
 
+// writeBytes is how much an RDMA write is taken to carry.
+const writeBytes = 512 << 10
+
 // Read returns a counter's reading, with all its bits.
 func (f *Fabric) Read(p *Port, c Counter, now time.Time) uint64 {
 	return f.total(p, c, now) - p.counters.clear[c]
@@ -90,8 +94,24 @@ func (f *Fabric) total(p *Port, c Counter, now time.Time) uint64 {
 		return f.traffic(p, now).Sent / packetBytes
 	case RcvPackets, UnicastRcvPackets:
 		return f.traffic(p, now).Received / packetBytes
+	case RcvWriteRequests:
+		return f.traffic(p, now).Received / writeBytes
 	}
 	return p.counters.errors[c] + p.counters.grow[c].at(now)
+}
+
+// count asks what the adapters have sent and received, before their links change.
+func (f *Fabric) count(now time.Time) {
+	if f.Traffic == nil {
+		return
+	}
+	for _, nodes := range f.hosts {
+		for _, n := range nodes {
+			for _, p := range n.Ports[1:] {
+				f.Traffic(p, now)
+			}
+		}
+	}
 }
 
 // traffic is what has gone through a port. A switch's port has what the other end of its cable has, the other way round. A

@@ -193,6 +193,7 @@ func (f *Fabric) SetFaults(self string, faults []Fault, now time.Time) error {
 		}
 		all = append(all, one)
 	}
+	f.count(now)
 	symbols := map[*Port]growth{}
 	f.flaps = nil
 	for _, n := range f.Nodes {
@@ -274,8 +275,9 @@ func (f *Fabric) flap(now time.Time) (changed bool) {
 }
 
 // Step brings the fabric to a time: flapping links go down and up. It says whether anything changed, and when it has to be
-// called again; the zero time is never.
+// called again; the zero time is never. Traffic is asked about every adapter.
 func (f *Fabric) Step(now time.Time) (changed bool, next time.Time) {
+	f.count(now)
 	for _, x := range f.flaps {
 		at := x.since
 		if passed := now.Sub(x.since); passed >= 0 {

@@ -32,6 +32,7 @@ func (f *Fabric) subnetManagement(at arrival, h header, mad []byte, now time.Tim
 	data := mad[smpData : smpData+64]
 	var status uint16
 	if h.method == methodSet {
+		f.count(now)
 		status = f.setAttribute(at, h, data)
 	}
 	if status == 0 {
