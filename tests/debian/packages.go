@@ -22,6 +22,7 @@ type adapter struct {
 var adapters = map[string]adapter{
 	"linux-source": {nil, finishSource},
 	"fish":         {nil, finishFish},
+	"nvml-wrapper": {nil, finishNVMLWrapper},
 }
 
 // finishFish lets fish find its functions, which it looks for beside itself if there is an etc too.
@@ -83,6 +84,11 @@ var entries = map[string]entry{
 		"libcap2", "libtinfo6"}},
 	"slurmd": {"sid", tools, "26.05", []string{"slurmd", "slurm-wlm-basic-plugins", "slurm-wlm-nvml-plugin", "libc6", "libaudit1", "libcap-ng0",
 		"libhwloc15", "libjson-c5", "liblz4-1", "libmunge2", "libnuma1", "libpam0g", "libudev1", "libcap2", "libyaml-0-2"}},
+	"nvml-wrapper": {"bookworm", tools, "0.9.0", []string{"librust-nvml-wrapper-dev", "librust-nvml-wrapper-sys-dev", "librust-bitflags-dev",
+		"librust-cfg-if-dev", "librust-darling-core-dev", "librust-darling-dev", "librust-darling-macro-dev", "librust-fnv-dev",
+		"librust-ident-case-dev", "librust-libloading-dev", "librust-proc-macro2-dev", "librust-quote-dev", "librust-static-assertions-dev",
+		"librust-syn-dev", "librust-thiserror-dev", "librust-thiserror-impl-dev", "librust-unicode-ident-dev", "librust-wrapcenum-derive-dev",
+		"libstd-rust-1.63", "libstd-rust-dev", "rustc"}},
 	"zsh":  {"bookworm", tools, "5.9", []string{"zsh", "zsh-common"}},
 	"fish": {"bookworm", tools, "3.6.0", []string{"fish", "fish-common", "libpcre2-32-0"}},
 	"gpustat": {"bookworm", tools, "1.0.0", []string{"gpustat", "python3-blessed", "python3-pkg-resources",
