@@ -277,6 +277,11 @@ const hwCounters = `duplicate_request implied_nak_seq_err local_ack_timeout_err 
 	roce_slow_restart_cnps roce_slow_restart_trans rx_atomic_requests rx_dct_connect rx_icrc_encapsulated rx_read_requests
 	rx_write_requests`
 
+// netStatistics are the counters of a network interface. RDMA goes past it, so they stand still.
+const netStatistics = `collisions multicast rx_bytes rx_compressed rx_crc_errors rx_dropped rx_errors rx_fifo_errors rx_frame_errors
+	rx_length_errors rx_missed_errors rx_nohandler rx_over_errors rx_packets tx_aborted_errors tx_bytes tx_carrier_errors tx_compressed
+	tx_dropped tx_errors tx_fifo_errors tx_heartbeat_errors tx_packets tx_window_errors`
+
 // netDevice writes an adapter's network interface.
 func (b *builder) netDevice(f *function) {
 	a, above := f.hca, f.path()
@@ -313,7 +318,7 @@ func (b *builder) netDevice(f *function) {
 	for name, text := range liveNet(p) {
 		at.live(name, text)
 	}
-	for _, name := range strings.Fields("collisions multicast rx_bytes rx_dropped rx_errors rx_packets tx_bytes tx_dropped tx_errors tx_packets") {
+	for _, name := range strings.Fields(netStatistics) {
 		at.live("statistics/"+name, "0\n")
 	}
 	b.tree.between(dir+"/device", above)

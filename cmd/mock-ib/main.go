@@ -133,7 +133,7 @@ func (c *command) run(ctx context.Context, stdout io.Writer) error {
 	if exists(filepath.Join(c.Root, "sys/class/infiniband")) {
 		w.mirror = machine.NewMirror(c.Root, board, f, node)
 	}
-	f.Traffic = w.load.traffic
+	f.Traffic, f.Started, f.CPUs = w.load.traffic, machine.Booted(), cpus("/proc/cpuinfo")
 	w.look(time.Now()) // so that the first answers have the faults
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -202,6 +202,24 @@ func (c *command) text() ([]byte, error) {
 		return nil, nil
 	}
 	return text, err
+}
+
+// cpus are the processors that a file such as /proc/cpuinfo lists; none if it cannot be read.
+func cpus(file string) (list []fabric.CPU) {
+	text, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		switch name = strings.TrimSpace(name); {
+		case name == "processor":
+			list = append(list, fabric.CPU{})
+		case len(list) == 0:
+		case name == "model name":
+			list[len(list)-1].Model = value
+		case name == "cpu MHz":
+			list[len(list)-1].MHz = value
+		}
+	}
+	return list
 }
 
 // stateDir is where the node's changes are. It need not be there.

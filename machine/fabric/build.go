@@ -56,11 +56,16 @@ type Fabric struct {
 	// Traffic says what the port of an adapter has sent and received. Without it nothing is.
 	Traffic func(p *Port, now time.Time) Traffic
 
+	// Started is when the machines and the subnet manager started; the zero time if nobody knows.
+	Started time.Time
+
+	// CPUs are the processors of every host, for ibsysstat.
+	CPUs []CPU
+
 	hosts    map[string][]*Node
 	byGUID   map[uint64]*Port // of ports, and of nodes where no port has it
 	byLID    []*Port
 	topLID   uint16
-	started  time.Time // when the subnet manager started
 	activity uint32
 	flaps    []flap
 }

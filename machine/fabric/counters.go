@@ -34,6 +34,8 @@ const (
 	MulticastXmitPackets Counter = "multicast_xmit_packets"
 	MulticastRcvPackets  Counter = "multicast_rcv_packets"
 	RcvWriteRequests     Counter = "rx_write_requests" // a file in hw_counters, and in no datagram
+	xmitDataSL0          Counter = "xmit_data_sl0"     // in no file
+	rcvDataSL0           Counter = "rcv_data_sl0"      // in no file
 )
 
 // Files lists the counters that have a file in sysfs, in alphabetical order.
@@ -86,9 +88,9 @@ func (f *Fabric) Read(p *Port, c Counter, now time.Time) uint64 {
 
 func (f *Fabric) total(p *Port, c Counter, now time.Time) uint64 {
 	switch c {
-	case XmitData:
+	case XmitData, xmitDataSL0:
 		return f.traffic(p, now).Sent / 4
-	case RcvData:
+	case RcvData, rcvDataSL0:
 		return f.traffic(p, now).Received / 4
 	case XmitPackets, UnicastXmitPackets:
 		return f.traffic(p, now).Sent / packetBytes

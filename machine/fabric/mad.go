@@ -17,6 +17,7 @@ const (
 	classSubnDirect = 0x81
 	classSA         = 0x03
 	classPerf       = 0x04
+	classMellanox   = 0x0a // vendor range 1: what Mellanox's firmware tells
 	classPing       = 0x32 // vendor range 2: ibping
 	classSysstat    = 0x33 // vendor range 2: ibsysstat
 )
@@ -97,10 +98,10 @@ func (f *Fabric) Answer(from *Port, lid uint16, mad []byte, now time.Time) (answ
 		answer = f.administration(from, h, mad, now)
 	case h.class == classPerf:
 		f.performance(to, h, mad, now)
+	case h.class == classMellanox:
+		f.firmware(to.Node, h, mad, now)
 	case (h.class == classPing || h.class == classSysstat) && to.Node.Kind == CA:
-		if !vendor(to, h, mad) {
-			return nil, 0, ErrSilent
-		}
+		answer = f.server(to, h, mad)
 	default:
 		return nil, 0, ErrSilent
 	}
@@ -203,19 +204,3 @@ func (f *Fabric) target(from *Port, lid uint16, class uint8, mad []byte) (arriva
 }
 
 func setStatus(mad []byte, status uint16) { be.PutUint16(mad[4:], status) }
-
-// vendor answers ibping and the two questions of ibsysstat that need no more than a name. Every port does so, as if
-// the servers of these programs ran on its host.
-func vendor(to *Port, h header, mad []byte) bool {
-	const data = 40
-	switch {
-	case h.class == classPing && h.attribute == 0, h.class == classSysstat && h.attribute == 0x11:
-		clear(mad[data:])
-		copy(mad[data:len(mad)-1], to.Node.Host)
-	case h.class == classSysstat && h.attribute == 0x10:
-	default:
-		return false
-	}
-	mad[3] |= response
-	return true
-}

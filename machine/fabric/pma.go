@@ -5,11 +5,19 @@ import "time"
 // Attributes of performance management.
 const (
 	attrPerfClassInfo = 0x01
+	attrSamples       = 0x10 // PortSamplesControl
 	attrCounters      = 0x12
 	attrRcvDetails    = 0x15
 	attrDiscards      = 0x16
 	attrExtended      = 0x1d
+	attrSpeeds        = 0x1f // PortExtendedSpeedsCounters
+	attrXmitSL        = 0x36 // PortXmitDataSL
+	attrRcvSL         = 0x37 // PortRcvDataSL
 )
+
+// perfAttributes are the attributes of ports that are answered. Those that cannot be set have no counters.
+var perfAttributes = map[uint16]struct{ settable bool }{attrSamples: {}, attrCounters: {true}, attrRcvDetails: {true}, attrDiscards: {true},
+	attrExtended: {true}, attrSpeeds: {true}, attrXmitSL: {true}, attrRcvSL: {true}}
 
 // position is where a counter stands in PortCounters and PortCountersExtended, and the bits that select it there.
 type position struct {
@@ -77,7 +85,8 @@ func (f *Fabric) performance(to *Port, h header, mad []byte, now time.Time) {
 				data[7] = 0x12
 			}
 			return 0
-		case h.attribute != attrCounters && h.attribute != attrExtended && h.attribute != attrRcvDetails && h.attribute != attrDiscards:
+		}
+		if a, known := perfAttributes[h.attribute]; !known || h.method == methodSet && !a.settable {
 			return statusBadAttribute
 		}
 		number := int(data[1])
@@ -106,8 +115,16 @@ func (f *Fabric) reset(ports []*Port, attribute uint16, data []byte, now time.Ti
 	if attribute == attrExtended {
 		second = be.Uint32(data[4:])
 	}
-	if attribute == attrRcvDetails || attribute == attrDiscards {
-		return // these parts of two counters are cleared with them
+	switch attribute {
+	case attrRcvDetails, attrDiscards, attrSpeeds:
+		return // parts of two counters, which are cleared with them; the last has none that is not 0
+	case attrXmitSL, attrRcvSL:
+		for _, p := range ports {
+			if selected&1 == 1 {
+				f.Reset(p, ofSL0[attribute], now)
+			}
+		}
+		return
 	}
 	for _, pos := range positions {
 		bit, there := pos.selected, pos.bits > 0
@@ -122,6 +139,9 @@ func (f *Fabric) reset(ports []*Port, attribute uint16, data []byte, now time.Ti
 	}
 }
 
+// ofSL0 are the counters of service level 0, which all traffic has.
+var ofSL0 = map[uint16]Counter{attrXmitSL: xmitDataSL0, attrRcvSL: rcvDataSL0}
+
 // readings fills in the sums of the ports' counters. A counter in PortCounters stays at its highest value.
 func (f *Fabric) readings(ports []*Port, attribute uint16, data []byte, now time.Time, errors bool) {
 	number, selected := data[1], be.Uint16(data[2:])
@@ -135,6 +155,15 @@ func (f *Fabric) readings(ports []*Port, attribute uint16, data []byte, now time
 		return total
 	}
 	switch attribute {
+	case attrSamples: // counters of 32 bits, of which none can be sampled
+		be.PutUint16(data[2:], 4)
+		return
+	case attrSpeeds:
+		be.PutUint16(data[2:], 0)
+		return
+	case attrXmitSL, attrRcvSL:
+		be.PutUint32(data[4:], uint32(min(sum(ofSL0[attribute]), 0xffffffff)))
+		return
 	case attrRcvDetails: // PortLocalPhysicalErrors is the first part of PortRcvErrors
 		be.PutUint16(data[4:], uint16(min(sum(RcvErrors), 0xffff)))
 		return

@@ -286,10 +286,10 @@ const (
 
 // activityAt counts the sweeps of the subnet manager: one every 10 seconds, and one for each change.
 func (f *Fabric) activityAt(now time.Time) uint32 {
-	if f.started.IsZero() || now.Before(f.started) {
+	if f.Started.IsZero() || now.Before(f.Started) {
 		return f.activity
 	}
-	return f.activity + uint32(now.Sub(f.started)/(10*time.Second))
+	return f.activity + uint32(now.Sub(f.Started)/(10*time.Second))
 }
 
 // info fills in PortInfo. local is the port that the packet came in by.

@@ -117,9 +117,12 @@ func (l *Local) Send(port int, lid uint16, mad []byte, answer func(mad []byte, s
 
 const methodSet = 0x02
 
+// longest is the length of the longest answer from another host.
+const longest = 64 << 10
+
 // Arrive takes a datagram from another host for one of this host's ports. back sends what it is answered with.
 func (l *Local) Arrive(source, lid uint16, mad []byte, back func(mad []byte)) {
-	if len(mad) != fabric.MADSize {
+	if len(mad) < fabric.MADSize || len(mad) > fabric.MADSize && (mad[3]&0x80 == 0 || len(mad) > longest) {
 		return
 	}
 	l.mu.Lock()
