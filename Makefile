@@ -97,12 +97,16 @@ dist/unpatched: always
 
 # The core is one for all fronts. Its Go runtime sends no signals, gives no stack back (see makeRoom in library/core) and
 # keeps no descriptors; library/goruntime says what else is different about it. It makes no threads as long as the front has some
-# for it (library/core/threads.c).
+# for it (library/core/threads.c). It is linked for an address that is free in nearly every process, so that there its data needs
+# no relocation (library/core/relocate.c). The collector that is the default since Go 1.26 writes to twice as many pages at the start.
 overlay    := $(filter-out %_test.go,$(wildcard library/goruntime/*.go))
 core_debug := asyncpreemptoff=1,gcshrinkstackoff=1,containermaxprocs=0,updatemaxprocs=0
 
 dist/lib/libnvmlfab-core.so.1: package := ./library/core
-dist/lib/libnvmlfab-core.so.1: golink := -extldflags=-Wl,--wrap=pthread_create
+dist/lib/libnvmlfab-core.so.1: golink := -extldflags=-Wl,--wrap=pthread_create,--wrap=free,-init=nvmlfab_relocate,$\
+-Ttext-segment=0x7ec000000000,-z,norelro,-z,noseparate-code
+dist/lib/libnvmlfab-core.so.1: pack := go run ./library/relr
+dist/lib/libnvmlfab-core.so.1: $(filter-out %_test.go,$(wildcard library/relr/*.go))
 dist/lib/libnvmlfab-core.so.1: $(go_files)
 
 # The NVENC filter as a library is built the same way; the one for arm64 is for the tests.
@@ -119,9 +123,9 @@ dist/lib/libnvmlfab-core.so.1 $(gpufilters): $(overlay) dist/unpatched Makefile 
 	@echo "go build $(package) -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
 	env -u GOARCH -u CC go run ./library/goruntime library "$$overlay"; \
-	CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
+	$(if $(filter 1,$(NVMLFAB_UNPATCHED)),,GOEXPERIMENT=nogreenteagc )CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
 	  -ldflags '-s -w -buildid= -B none -X runtime.godebugDefault=$(core_debug) $(golink)' -o $@.$$$$.so $(package); \
-	rm -f $@.$$$$.h; mv $@.$$$$.so $@
+	$(if $(pack),$(pack) $@.$$$$.so; )rm -f $@.$$$$.h; mv $@.$$$$.so $@
 
 ifndef NVML
 lib: dist/lib/valgrind.supp

@@ -3,9 +3,15 @@
  * threads that the front has made. */
 #include "shared.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 static _Atomic(nvmlfab_give_fn) give;
+
+/* What the runtime has handed to threads. Each of them frees it first of all, and with its first free a thread gets an arena
+ * of its own from glibc, which takes longer than to make the thread. So these few bytes are kept. */
+static _Atomic(void *) handed[32];
 
 /* What the runtime's constructor wants to run. The dynamic linker calls that before the front can call anything. */
 static struct {
@@ -23,7 +29,22 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
         first.arg = arg;
         return 0;
     }
+    for (size_t i = 0; i < sizeof handed / sizeof *handed; i++) {
+        void *nothing = NULL;
+        if (atomic_compare_exchange_strong(&handed[i], &nothing, arg))
+            break;
+    }
     return give(thread, attributes, run, arg) == 0 ? 0 : __real_pthread_create(thread, attributes, run, arg);
+}
+
+extern void __real_free(void *) __attribute__((weak));
+
+void __wrap_free(void *memory)
+{
+    for (size_t i = 0; memory != NULL && i < sizeof handed / sizeof *handed; i++)
+        if (atomic_load(&handed[i]) == memory)
+            return;
+    __real_free(memory);
 }
 
 __attribute__((visibility("default"))) int nvmlfab_start(nvmlfab_give_fn from)

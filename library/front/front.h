@@ -70,18 +70,12 @@ nvmlReturn_t nvmlfab_unknown_slot(void);
 
 /* Loads a core if this process has none; the caller holds the lock. */
 nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore);
-void nvmlfab_drop_constants(void);
+void nvmlfab_drop_code(void);
 
-/* Make the threads that a core needs, which inherit the caller's blocked signals; the caller holds the lock. Both answer 0,
- * or an errno if a thread cannot be made; then those that have no work have ended.
- *
- * The first thread helps to load the core. Then start_core starts the core's Go runtime in it, and makes the others
- * meanwhile. If that fails, the runtime waits in its only thread, until another start of the same core succeeds. */
-int nvmlfab_make_first_thread(void);
+/* Starts the core's Go runtime in a thread, and meanwhile makes the others that it needs, which inherit the caller's blocked
+ * signals; the caller holds the lock. Answers 0, or an errno if a thread cannot be made. Then those that have no work have ended,
+ * and the runtime waits in its only thread, if it has one, until another start of the same core succeeds. */
 int nvmlfab_start_core(int (*start)(nvmlfab_give_fn give));
-
-/* What the first thread does while the caller loads the core. */
-void nvmlfab_help_to_load(void);
 
 /* Ends the threads that have no work. */
 void nvmlfab_end_threads(void);

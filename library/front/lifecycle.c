@@ -20,7 +20,7 @@ static nvmlReturn_t start(uint32_t index, const uint64_t *args)
     answer = (nvmlReturn_t)nvmlfab_ask(index, args);
     if (answer == NVML_SUCCESS)
         atomic_store_explicit(&nvmlfab_front.level, nvmlfab_ask(NVMLFAB_LEVEL, NULL), memory_order_release);
-    nvmlfab_drop_constants();
+    nvmlfab_drop_code();
     return answer;
 }
 

@@ -298,44 +298,6 @@ static int copy_core(char *path, size_t size, int *named)
     return -1;
 }
 
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#define MADV_POPULATE_WRITE 23
-#endif
-
-/* The core that is being loaded. */
-static struct {
-    const char *path;
-    _Atomic int done;
-} loading;
-
-static int fetch_pages(struct dl_phdr_info *library, size_t size, void *unused)
-{
-    (void)size;
-    (void)unused;
-    if (strcmp(library->dlpi_name, loading.path) != 0)
-        return 0;
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    for (unsigned i = 0; i < library->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &library->dlpi_phdr[i];
-        const uintptr_t start = library->dlpi_addr + segment->p_vaddr, from = start / page * page;
-        if (segment->p_type == PT_GNU_RELRO)
-            madvise((void *)from, start + segment->p_memsz - from, MADV_POPULATE_WRITE);
-        else if (segment->p_type == PT_LOAD && (segment->p_flags & PF_W) == 0)
-            madvise((void *)from, start + segment->p_memsz - from, MADV_POPULATE_READ);
-    }
-    return 1;
-}
-
-/* The dynamic linker relocates half a megabyte of the core, and the start of Go's runtime uses nearly all code and constants,
- * which would take two hundred page faults. As soon as the linker has mapped the core, this thread has the kernel map these
- * pages at once. Where Linux cannot (before 5.14), or is late, the faults do. */
-void nvmlfab_help_to_load(void)
-{
-    while (!atomic_load(&loading.done) && dl_iterate_phdr(fetch_pages, NULL) == 0)
-        sched_yield();
-}
-
 /* The arguments and result of a dlopen that may run on another stack. */
 struct opening {
     const char *path;
@@ -348,32 +310,40 @@ static void open_core(void *arg)
     opening->core = dlopen(opening->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-static ElfW(Addr) base; /* the address of a core that still has all pages of its load; 0 if there is none */
+static const ElfW(Dyn) *loaded; /* the dynamic section of a core that still has all pages of its load; NULL if there is none */
 
-static int drop_constants(struct dl_phdr_info *library, size_t size, void *unused)
+enum { HUGE_HALF = 1 << 20 }; /* half of the size of a huge page */
+
+static int drop_code(struct dl_phdr_info *library, size_t size, void *unused)
 {
     (void)size;
     (void)unused;
-    if (library->dlpi_addr != base)
+    const uintptr_t base = library->dlpi_addr, page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    int found = 0;
+    for (unsigned i = 0; i < library->dlpi_phnum; i++)
+        found |= library->dlpi_phdr[i].p_type == PT_DYNAMIC && base + library->dlpi_phdr[i].p_vaddr == (uintptr_t)loaded;
+    if (!found)
         return 0;
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     for (unsigned i = 0; i < library->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &library->dlpi_phdr[i];
         const uintptr_t start = (base + segment->p_vaddr) / page * page, end = base + segment->p_vaddr + segment->p_filesz;
-        if (segment->p_type == PT_LOAD && segment->p_flags == PF_R)
-            madvise((void *)start, end - start, MADV_DONTNEED);
+        if (segment->p_type != PT_LOAD || (segment->p_flags & PF_W) != 0)
+            continue;
+        madvise((void *)start, end - start, MADV_DONTNEED);
+        /* Linux maps a whole huge page of the file again if only a byte is read, unless the mapping ends within it. */
+        for (uintptr_t half = (start + 2 * HUGE_HALF - 1) / (2 * HUGE_HALF) * (2 * HUGE_HALF) + HUGE_HALF; half < end; half += 4 * HUGE_HALF)
+            madvise((void *)half, end - half < 2 * HUGE_HALF ? end - half : 2 * HUGE_HALF, MADV_NOHUGEPAGE);
     }
     return 1;
 }
 
-/* Gives back, once for each core, its pages that nobody can write: relocations, which only the dynamic linker needs, and
- * tables, most of which only the start of Go's runtime needs. That is more than a megabyte. The pages are the file's, so that
- * the kernel maps one again when somebody reads it. */
-void nvmlfab_drop_constants(void)
+/* Gives back, once for each core, its pages that nobody can write: code and tables, most of which only the start of Go's
+ * runtime needs. That is four megabytes. The pages are the file's, so that the kernel maps one again when somebody needs it. */
+void nvmlfab_drop_code(void)
 {
-    if (base != 0)
-        dl_iterate_phdr(drop_constants, NULL);
-    base = 0; /* a later nvmlInit of this core needs what is mapped by then */
+    if (loaded != NULL)
+        dl_iterate_phdr(drop_code, NULL);
+    loaded = NULL; /* a later nvmlInit of this core needs what is mapped by then */
 }
 
 static nvmlReturn_t no_threads(int error)
@@ -391,19 +361,11 @@ static nvmlReturn_t greet(const char *path, struct nvmlfab_space *space, nvmlfab
     static struct host_process process;
     struct opening opening = {.path = path};
     int unstacked = 0;
-    loading.path = path;
-    loading.done = 0;
     host_save_process(&process);
-    int error = nvmlfab_make_first_thread();
-    if (error != 0)
-        return no_threads(error);
     if (host_has_stack(256 << 10))
         open_core(&opening);
     else if (host_on_other_stack(open_core, &opening) != 0)
         unstacked = errno;
-    loading.done = 1;
-    if (opening.core == NULL)
-        nvmlfab_end_threads();
     if (unstacked != 0) {
         host_complain("no memory for the stack that loading the core takes: %s", strerror(unstacked));
         return NVML_ERROR_MEMORY;
@@ -415,14 +377,14 @@ static nvmlReturn_t greet(const char *path, struct nvmlfab_space *space, nvmlfab
 
     struct link_map *map;
     int mapped = dlinfo(opening.core, RTLD_DI_LINKMAP, &map) == 0;
-    base = mapped ? map->l_addr : 0;
+    loaded = mapped ? map->l_ld : NULL;
     nvmlReturn_t answer = NVML_ERROR_LIBRARY_NOT_FOUND;
     nvmlfab_call_fn call;
     int (*begin)(nvmlfab_give_fn);
     void *symbol = dlsym(opening.core, "nvmlfab_start");
     memcpy(&begin, &symbol, sizeof begin);
     if (begin != NULL) {
-        error = nvmlfab_start_core(begin);
+        int error = nvmlfab_start_core(begin);
         if (error != 0 && mapped)
             host_restore_process(&process, map->l_ld);
         if (error != 0)
@@ -483,7 +445,7 @@ nvmlReturn_t nvmlfab_load(struct nvmlfab_space *space, int restore)
         close(fd);
     if (answer == NVML_SUCCESS && restore) {
         answer = (nvmlReturn_t)call(NVMLFAB_RESTORE, NULL);
-        nvmlfab_drop_constants();
+        nvmlfab_drop_code();
     }
     if (answer == NVML_SUCCESS) {
         atomic_store_explicit(&nvmlfab_front.call, call, memory_order_release);

@@ -48,12 +48,6 @@ static void *sit(void *own)
     return run != NULL ? run(arg) : NULL;
 }
 
-static void *help_and_sit(void *seat)
-{
-    nvmlfab_help_to_load();
-    return sit(seat);
-}
-
 static void give(struct seat *to, void *(*run)(void *), void *arg)
 {
     to->run = run;
@@ -82,17 +76,17 @@ static int take_thread(pthread_t *thread, const pthread_attr_t *attributes, void
     return 0;
 }
 
-static int make_thread(void *(*run)(void *))
+static int make_thread(void)
 {
     struct seat *seat = &pool.seat[pool.made];
     sem_init(&seat->given, 0, 0);
-    int error = pthread_create(&seat->thread, NULL, run, seat);
+    int error = pthread_create(&seat->thread, NULL, sit, seat);
     if (error == 0)
         atomic_fetch_add(&pool.made, 1);
     return error;
 }
 
-int nvmlfab_make_first_thread(void)
+static void prepare(void)
 {
     cpu_set_t processors;
     pthread_attr_t usual;
@@ -113,16 +107,16 @@ int nvmlfab_make_first_thread(void)
     pthread_attr_init(&usual);
     pthread_attr_getstacksize(&usual, &pool.stack);
     pthread_attr_destroy(&usual);
-    return make_thread(help_and_sit);
 }
 
 int nvmlfab_start_core(int (*start)(nvmlfab_give_fn give))
 {
-    int error = 0;
-    if (start(take_thread))
+    prepare();
+    int error = make_thread();
+    if (error == 0 && start(take_thread))
         runtime = BEGUN;
     while (error == 0 && pool.made < pool.want)
-        error = make_thread(sit);
+        error = make_thread();
     if (error != 0) {
         if (runtime == BEGUN) {
             wait_for(&pool.asked);

@@ -84,7 +84,7 @@ func TestEveryMinorReleaseIsPatched(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			release(t, version, same)
 			for kind, want := range map[string][]string{
-				"library": {"sigtab_linux_generic.go", "netpoll_epoll.go", "stack.go", "mheap.go", "cgocall.go", "rlimit.go", "regexp.go", "exec.go"},
+				"library": {"sigtab_linux_generic.go", "netpoll_epoll.go", "stack.go", "mheap.go", "cgocall.go", "malloc.go", "rlimit.go", "regexp.go", "exec.go"},
 				"exec":    {"sigtab_linux_generic.go", "fds_unix.go"},
 			} {
 				dir, stderr := t.TempDir(), &strings.Builder{}

@@ -31,6 +31,7 @@ var imports = map[string][]string{
 	"library/host":       {},
 	"library/marshal":    {"engine", "generated/abi"},
 	"library/goruntime":  {},
+	"library/relr":       {},
 	"generated/dispatch": {"library/marshal", "handwritten", "engine", "generated/abi"},
 	"generated/abi":      {},
 	"handwritten":        {"engine", "profiles", "generated/abi"},
