@@ -66,7 +66,14 @@ func TestFeatureDiscovery(t *testing.T) {
 	const (
 		a100 = "gpu.family=ampere gpu.compute.major=8 gpu.compute.minor=0 gpu.mode=compute mig.capable=true "
 		h100 = "gpu.family=hopper gpu.compute.major=9 gpu.compute.minor=0 gpu.mode=compute mig.capable=true "
+		ada  = "gpu.family=ada-lovelace gpu.compute.major=8 gpu.compute.minor=9 "
 	)
+	mixed := map[string]string{
+		"Tesla-T4":                      "gpu.product=Tesla-T4 gpu.memory=15360 gpu.family=turing gpu.compute.major=7 gpu.compute.minor=5",
+		"NVIDIA-L4":                     ada + "gpu.product=NVIDIA-L4 gpu.memory=23034",
+		"NVIDIA-L40S":                   ada + "gpu.product=NVIDIA-L40S gpu.memory=46068",
+		"NVIDIA-GeForce-RTX-4080-SUPER": ada + "gpu.product=NVIDIA-GeForce-RTX-4080-SUPER gpu.memory=16376",
+	}
 	t.Run("jetson-thor", func(t *testing.T) {
 		t.Parallel()
 		out := inside(t, "jetson-thor", "env", "GFD_ONESHOT=true", "GFD_USE_NODE_FEATURE_API=false", "GFD_OUTPUT_FILE="+filepath.Join(t.TempDir(), "labels"), program)
@@ -90,9 +97,7 @@ func TestFeatureDiscovery(t *testing.T) {
 			"gpu.clique=5315e0f7-c8a9-4ff0-af3a-64e790adfecf.2"},
 		"no size of the memory": {profile: "gb10", want: everywhere + "gpu.product=NVIDIA-GB10 gpu.count=1 gpu.replicas=1 " +
 			"gpu.family=blackwell gpu.compute.major=12 gpu.compute.minor=1 gpu.mode=graphics mig.capable=false"},
-		"unlike GPUs": {profile: "mixed", want: everywhere + "gpu.product=NVIDIA-GeForce-RTX-4080-SUPER gpu.count=1 gpu.replicas=1 gpu.memory=16376 " +
-			"gpu.family=ada-lovelace gpu.compute.major=8 gpu.compute.minor=9 gpu.mode=unknown mig.capable=false"},
-
+		"unlike GPUs": {profile: "mixed", want: everywhere + "gpu.count=1 gpu.replicas=1 gpu.mode=unknown mig.capable=false"},
 		"vGPU": {profile: "vgpu-rtxa6000-24q", want: everywhere + "gpu.product=NVIDIA-RTXA6000-24Q gpu.count=1 gpu.replicas=1 gpu.memory=24576 " +
 			"gpu.family=ampere gpu.compute.major=8 gpu.compute.minor=6 gpu.mode=graphics mig.capable=true " +
 			"vgpu.present=true vgpu.host-driver-version=535.183.06 vgpu.host-driver-branch=r535_00"},
@@ -153,6 +158,12 @@ func TestFeatureDiscovery(t *testing.T) {
 			for line := range strings.Lines(string(text)) {
 				key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 				got[strings.TrimPrefix(key, "nvidia.com/")] = value
+			}
+			if c.profile == "mixed" { // of one of its GPUs, and nothing says of which
+				for _, label := range strings.Fields(mixed[got["gpu.product"]]) {
+					key, value, _ := strings.Cut(label, "=")
+					want[key] = value
+				}
 			}
 			assert.Equal(t, want, got)
 		})
