@@ -326,3 +326,45 @@ func TestInfiniBandFaultStays(t *testing.T) {
 	sysfs("mlx5_3", "4: ACTIVE\n")
 	elsewhere(10, "it is healed for both")
 }
+
+// TestInfiniBandFaultStorm: faults come and go while 32 threads ask all ports, and the daemon is killed while some stand. Every
+// question is answered, and a daemon that is started again has the last faults.
+func TestInfiniBandFaultStorm(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tree, profile := filepath.Join(dir, "tree"), filepath.Join(dir, "h100.yaml")
+	require.NoError(t, os.WriteFile(profile, []byte("extends: h100\ninfiniband: {node_name: dgx01}\n"), 0o644))
+	run(t, nil, launcher(t), "stage", "--root", tree, "--profile", profile).succeeds(t)
+	ports, err := filepath.Glob(filepath.Join(tree, "dev/infiniband/umad*"))
+	require.NoError(t, err)
+	m := startMockIB(t, tree)
+	env := []string{ibPreload(), "MOCK_IB=full", "MOCK_IB_ROOT=" + tree}
+	program := ibProgram(t, "hammer")
+	on := func(args string) {
+		run(t, nil, launcher(t), append(strings.Fields(args), "--root", tree)...).succeeds(t)
+	}
+	ended := make(chan outcome, 1)
+	go func() { ended <- run(t, env, program, fmt.Sprint(len(ports)), fmt.Sprint(m.cmd.Process.Pid), "60") }()
+	changes := []string{"fail --ib all --period 100ms flapping", "fail --ib leaf01 dead-switch", "heal --ib leaf01", "fail --ib mlx5_3,mlx5_4 link-down",
+		"fail --ib all --for 50ms wrong-rate", "fail --ib mlx5_0 --rate 1e6 symbol-errors", "set --gpu all utilization.gpu=100", "heal flapping", "heal --ib mlx5_4"}
+	var out outcome
+	for i := 0; out.stdout+out.stderr == ""; i++ {
+		on(changes[i%len(changes)])
+		select {
+		case out = <-ended:
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	require.Equal(t, "ok\n", out.stdout, out.stderr)
+	m.cmd.Wait()
+	os.Remove(filepath.Join(tree, "run", "mock-ib.sock"))
+	assert.Empty(t, m.stderr.String())
+
+	on("heal")
+	on("fail --ib mlx5_3 link-down")
+	startMockIB(t, tree)
+	assert.Contains(t, ibTool(t, env, "ibstat", "mlx5_3").succeeds(t).stdout, "State: Down\n")
+	hosts := ibTool(t, env, "ibhosts", "-C", "mlx5_0").succeeds(t).stdout
+	assert.NotContains(t, hosts, "dgx01 mlx5_3")
+	assert.Equal(t, len(ports)-1, strings.Count(hosts, "dgx01 mlx5_"))
+}

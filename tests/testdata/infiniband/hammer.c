@@ -1,5 +1,6 @@
 // Uses every umad port from 32 threads at a time, forks meanwhile, sends what is too short or too long, and then kills the daemon
-// whose process id is the second argument: every call must come back. The first argument is the number of ports.
+// whose process id is the second argument: every call must come back. The first argument is the number of ports, and the third,
+// which can be left out, how often each thread asks.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,9 +24,10 @@
     }                                                                                \
   } while (0)
 
-enum { HEADER = 64, MAD = 256, THREADS = 32, ROUNDS = 200 };
+enum { HEADER = 64, MAD = 256, THREADS = 32 };
 
 static int ports;
+static uint64_t rounds = 200;
 static _Atomic int dead, answers;
 
 struct registration {
@@ -97,9 +99,9 @@ static void once(int port, uint64_t tid) {
 
 static void *hammer(void *number) {
   uint64_t thread = (uintptr_t)number;
-  for (uint64_t i = 0; i < ROUNDS; i++) {
-    once((int)((thread + i) % (uint64_t)ports), (thread * ROUNDS + i + 1) << 32);
-    if (i == ROUNDS / 2 && thread % 8 == 0) {
+  for (uint64_t i = 0; i < rounds; i++) {
+    once((int)((thread + i) % (uint64_t)ports), (thread * rounds + i + 1) << 32);
+    if (i == rounds / 2 && thread % 8 == 0) {
       pid_t child = fork();
       CHECK(child >= 0);
       if (!child) {
@@ -114,13 +116,14 @@ static void *hammer(void *number) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 3) return 2;
+  if (argc != 3 && argc != 4) return 2;
+  if (argc == 4) rounds = (uint64_t)atoi(argv[3]);
   ports = atoi(argv[1]);
   pid_t daemon = (pid_t)atoi(argv[2]);
   pthread_t threads[THREADS];
   for (uintptr_t i = 0; i < THREADS; i++) CHECK(!pthread_create(&threads[i], NULL, hammer, (void *)i));
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-  CHECK(answers >= THREADS * ROUNDS);
+  CHECK((uint64_t)answers >= THREADS * rounds);
 
   int fd = device(0);
   CHECK(fd >= 0);
