@@ -217,6 +217,15 @@ func TestInfinibandOracle(t *testing.T) {
 		}
 	}
 
+	// The SA answers registrations and joins alike.
+	talk := saConversation(client.Ports[1].GUID, f.Host("dgx02")[0].Ports[1].GUID)
+	lid := func(o outcome) string { return regexp.MustCompile(`sm lid (\d+)`).FindStringSubmatch(o.stdout)[1] }
+	want := say(t, t.TempDir(), append(slices.Clone(sim.env), "SIM_HOST="+sim.host(client)), "0", lid(there("sminfo")), talk)
+	got := say(t, t.TempDir(), append(environ(), ours.env...), "1", lid(here("sminfo")), talk)
+	for i := range talk {
+		assert.Equal(t, talk[i].said(want[i]), talk[i].said(got[i]), talk[i].name)
+	}
+
 	// The same questions have no answer.
 	for _, c := range [][]string{{"smpquery", "-D", "NI", "0,1,8"}, {"smpquery", "-D", "SI", "0"}, {"smpquery", "NI", "999"}, {"perfquery", "999", "1"}} {
 		want, got := there(c[0], c[1:]...), here(c[0], c[1:]...)

@@ -68,11 +68,13 @@ type Fabric struct {
 	topLID   uint16
 	activity uint32
 	flaps    []flap
+	groups   []*group // multicast
+	services []*service
 }
 
 // New builds the fabric that a description describes.
 func New(d Description) (*Fabric, error) {
-	f := &Fabric{hosts: map[string][]*Node{}, byGUID: map[uint64]*Port{}}
+	f := &Fabric{hosts: map[string][]*Node{}, byGUID: map[uint64]*Port{}, groups: ipoibGroups()}
 	taken := map[uint64]bool{}
 	for _, h := range d.Hosts {
 		if err := f.addHost(h, taken); err != nil {

@@ -27,6 +27,7 @@ const (
 	methodGet      = 0x01
 	methodSet      = 0x02
 	methodGetTable = 0x12
+	methodGetMulti = 0x14
 	methodDelete   = 0x15
 	response       = 0x80
 )
@@ -41,6 +42,8 @@ const (
 	statusSABadRequest  = 2 << 8
 	statusSANoRecords   = 3 << 8
 	statusSATooMany     = 4 << 8
+	statusSABadGID      = 5 << 8
+	statusSAComponents  = 6 << 8 // the request lacks components
 	statusDirection     = 0x8000 // of directed routes: this is an answer
 )
 

@@ -22,6 +22,7 @@ const (
 	attrSAPath         = 0x35
 	attrSAVLArb        = 0x36
 	attrSAMember       = 0x38
+	attrSAMultiPath    = 0x3a
 	attrSAInform       = 0xf3
 	offsetSMKey        = 36
 	offsetAttrOffset   = 44
@@ -87,9 +88,12 @@ func same(a, b []byte, offset, size int) bool {
 	if offset%8 == 0 && size%8 == 0 {
 		return bytes.Equal(a[offset/8:(offset+size)/8], b[offset/8:(offset+size)/8])
 	}
-	shift := 8 - offset%8 - size // no field that is not whole bytes crosses a byte
-	mask := byte(1<<size-1) << shift
-	return a[offset/8]&mask == b[offset/8]&mask
+	for i := offset; i < offset+size; i++ {
+		if (a[i/8]^b[i/8])>>(7-i%8)&1 != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 const portInfoCapMask = 7
@@ -111,7 +115,7 @@ func init() {
 		attrSASMInfo:     {32, []component{lid, {2, 32, 64}, {4, 160, 32}, {5, 192, 4}, {6, 196, 4}}, smRecords},
 		attrSALink:       {8, []component{lid, {1, 16, 8}, {2, 24, 8}, {3, 32, 16}}, linkRecords},
 		attrSAGUIDInfo:   {72, []component{lid, {1, 16, 8}}, guidRecords},
-		attrSAService:    {176, []component{{0, 0, 64}, {1, 64, 128}, {2, 192, 16}, {4, 224, 32}, {5, 256, 128}, {6, 384, 512}}, serviceRecords},
+		attrSAService:    {serviceSize, append([]component{{0, 0, 64}, {1, 64, 128}, {2, 192, 16}, {4, 224, 32}, {5, 256, 128}, {6, 384, 512}}, serviceData()...), serviceRecords},
 		attrSAPKeys:      {72, []component{lid, {1, 16, 16}, {2, 32, 8}}, pkeyRecords},
 		attrSAPath: {64, []component{{2, 64, 128}, {3, 192, 128}, {4, 320, 16}, {5, 336, 16}, {7, 352, 4}, {8, 356, 20}, {9, 376, 8},
 			{10, 384, 8}, {13, 400, 16}, {15, 420, 4}}, pathRecords},
@@ -120,6 +124,19 @@ func init() {
 			{15, 384, 4}, {16, 388, 4}, {17, 392, 1}}, memberRecords},
 		attrSAInform: {64, []component{{0, 0, 128}, {1, 128, 16}}, func(*Fabric, *query) {}},
 	}
+}
+
+// serviceData are the fields of a service's data: sixteen of a byte, eight of two, four of four and two of eight bytes.
+func serviceData() []component {
+	var fields []component
+	bit, at := 7, 896
+	for size, count := 8, 16; count >= 2; size, count = 2*size, count/2 {
+		for range count {
+			fields = append(fields, component{bit, at, size})
+			bit, at = bit+1, at+size
+		}
+	}
+	return fields
 }
 
 // accepted are components that change nothing here: both bits of a path's reversibility and number, and selectors, which
@@ -131,15 +148,21 @@ var accepted = map[uint16]uint64{
 
 // administration answers a request to the SA. The answer to GetTable is as long as its records.
 func (f *Fabric) administration(from *Port, h header, mad []byte, now time.Time) []byte {
+	request := bytes.Clone(mad[offsetRecords:]) // which several segments may have brought
+	mad = mad[:MADSize]
 	refuse := func(status uint16) []byte {
-		mad[3] |= response
+		clear(mad[24:36]) // an answer in one datagram has no RMPP
+		mad[3] = h.method | response
+		if h.method == methodSet {
+			mad[3] = methodGet | response
+		}
 		setStatus(mad, status)
 		return mad
 	}
 	switch {
 	case h.version != 2:
 		return refuse(statusBadVersion)
-	case h.method != methodGet && h.method != methodGetTable && h.method != methodSet && h.method != methodDelete:
+	case h.method != methodGet && h.method != methodGetTable && h.method != methodSet && h.method != methodDelete && h.method != methodGetMulti:
 		return refuse(statusBadMethod)
 	case h.attribute == attrClassPortInfo && h.method == methodGet:
 		clear(mad[offsetRecords:])
@@ -148,20 +171,42 @@ func (f *Fabric) administration(from *Port, h header, mad []byte, now time.Time)
 		be.PutUint32(mad[offsetRecords+4:], 0xb5e8<<5|0x10)
 		return refuse(0)
 	}
+	mask, trusted := be.Uint64(mad[offsetMask:]), be.Uint64(mad[offsetSMKey:]) == smKey
+	if h.method == methodSet || h.method == methodDelete {
+		var status uint16
+		switch h.attribute {
+		case attrSAService:
+			status = f.changeService(h, mask, mad[offsetRecords:offsetRecords+serviceSize], now)
+		case attrSAMember:
+			status = f.changeMember(h, mask, mad[offsetRecords:offsetRecords+memberSize])
+		default:
+			status = statusBadAttribute
+		}
+		if status == 0 {
+			be.PutUint16(mad[offsetAttrOffset:], uint16(tables[h.attribute].size/8))
+		}
+		return refuse(status)
+	}
 	t := tables[h.attribute]
-	if t == nil || h.method == methodSet || h.method == methodDelete {
+	if (h.attribute == attrSAMultiPath) != (h.method == methodGetMulti) || t == nil && h.method != methodGetMulti {
 		return refuse(statusBadAttribute)
 	}
-	mask, trusted := be.Uint64(mad[offsetMask:]), be.Uint64(mad[offsetSMKey:]) == smKey
-	known := accepted[h.attribute]
-	for _, c := range t.components {
-		known |= 1 << c.bit
+	q := &query{from: from, mask: mask, modifier: h.modifier, want: request[:MADSize-offsetRecords], table: t, now: now, trusted: trusted}
+	if h.method == methodGetMulti {
+		if status := f.multiPath(q, request); status != 0 {
+			return refuse(status)
+		}
+		t = q.table
+	} else {
+		known := accepted[h.attribute]
+		for _, c := range t.components {
+			known |= 1 << c.bit
+		}
+		if mask&^known != 0 || h.attribute == attrSAPKeys && !trusted {
+			return refuse(statusSABadRequest)
+		}
+		t.records(f, q)
 	}
-	if mask&^known != 0 || h.attribute == attrSAPKeys && !trusted {
-		return refuse(statusSABadRequest)
-	}
-	q := &query{from: from, mask: mask, modifier: h.modifier, want: bytes.Clone(mad[offsetRecords:]), table: t, now: now, trusted: trusted}
-	t.records(f, q)
 	be.PutUint16(mad[offsetAttrOffset:], uint16(t.size/8))
 	switch {
 	case q.count > maxRecords:
@@ -177,7 +222,7 @@ func (f *Fabric) administration(from *Port, h header, mad []byte, now time.Time)
 	}
 	// What RMPP puts together has the header of the first segment: of type data, active, first and, if there is no other, last.
 	answer := append(mad[:offsetRecords:offsetRecords], q.out...)
-	answer[3] = methodGetTable | response
+	answer[3] = h.method | response
 	setStatus(answer, 0)
 	answer[24], answer[25], answer[26], answer[27] = 1, 1, 3, 0
 	if len(q.out) <= MADSize-offsetRecords {
@@ -324,9 +369,6 @@ func guidRecords(f *Fabric, q *query) {
 	})
 }
 
-// serviceRecords has none: nothing here offers a service.
-func serviceRecords(*Fabric, *query) {}
-
 func pkeyRecords(f *Fabric, q *query) {
 	f.everyPort(func(lid uint16, p *Port) bool {
 		for block := range p.Node.pkeyCap() / 32 {
@@ -435,31 +477,4 @@ func rateCode(tenths int) byte {
 		}
 	}
 	return code
-}
-
-// memberRecords has each group once. Who names the SM_Key gets a record for each member, with its GID.
-func memberRecords(f *Fabric, q *query) {
-	ports := []*Port{nil}
-	if q.trusted {
-		ports = f.members()
-	}
-	for _, g := range groups {
-		for _, p := range ports {
-			r := make([]byte, 52)
-			copy(r, g.mgid[:])
-			if p != nil {
-				copy(r[16:], gid(p))
-			}
-			be.PutUint32(r[32:], 0xb1b)
-			be.PutUint16(r[36:], g.lid)
-			r[38] = 2<<6 | MTUCode(2048) // IPoIB's
-			be.PutUint16(r[40:], 0xffff)
-			r[42] = 2<<6 | rateCode(100)
-			r[43] = 2<<6 | 0x12
-			r[48] = 0x21 // scope: link local; joined as a full member
-			if !q.add(r) {
-				return
-			}
-		}
-	}
 }

@@ -108,14 +108,18 @@ func (l *Local) Send(port int, lid uint16, mad []byte, answer func(mad []byte, s
 	if err != nil {
 		return err
 	}
-	if mad[3] == methodSet && l.away != nil {
+	if changes(mad) && l.away != nil {
 		l.away.Changed(from, lid, mad)
 	}
 	answer(reply, source)
 	return nil
 }
 
-const methodSet = 0x02
+// changes says whether a datagram may change the fabric: it sets something, or it deletes a record of the SA.
+func changes(mad []byte) bool {
+	const methodSet, methodDelete = 0x02, 0x15
+	return mad[3] == methodSet || mad[3] == methodDelete && mad[1] == classSA
+}
 
 // longest is the length of the longest answer from another host.
 const longest = 64 << 10
@@ -144,7 +148,7 @@ func (l *Local) Arrive(source, lid uint16, mad []byte, back func(mad []byte)) {
 func (l *Local) Apply(port uint64, lid uint16, mad []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if from := l.fabric.ByGUID(port); from != nil && len(mad) == fabric.MADSize && mad[3] == methodSet {
+	if from := l.fabric.ByGUID(port); from != nil && len(mad) == fabric.MADSize && changes(mad) {
 		l.fabric.Answer(from, lid, mad, time.Now())
 	}
 }

@@ -440,11 +440,11 @@ func (f *file) transmit(b []byte) syscall.Errno {
 		return syscall.EINVAL
 	}
 	a := f.agents[p.id]
-	if len(p.mad) > fabric.MADSize {
+	if len(p.mad) > fabric.MADSize && !a.segments(p.mad) {
 		s.mu.Unlock()
-		return syscall.EINVAL // more than one segment, which nothing here takes
+		return syscall.EINVAL
 	}
-	mad := make([]byte, fabric.MADSize)
+	mad := make([]byte, max(len(p.mad), fabric.MADSize))
 	copy(mad, p.mad)
 	be := binary.BigEndian
 	request := mad[3]&0x80 == 0 && mad[3] != 0x07 // not the answer to a request, nor the end of a trap
@@ -483,6 +483,15 @@ func (f *file) transmit(b []byte) syscall.Errno {
 	}
 	return 0
 }
+
+// segments says whether the kernel would send a message in several segments: by an agent with RMPP, and of its type data. Nobody but
+// the SA takes such messages.
+func (a *agent) segments(mad []byte) bool {
+	const version, active, kind = 1, 1, 1
+	return a.rmpp == version && a.class == classSA && mad[24] == version && mad[25] == kind && mad[26]&active != 0
+}
+
+const classSA = 0x03
 
 // maxWait bounds how long a request is kept.
 const maxWait = time.Hour
