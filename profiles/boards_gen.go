@@ -92,7 +92,8 @@ func boardA100Pcie_80gb() *Board {
 			},
 			PerformanceState: Opt[PState]{0, true},
 			Utilization: Utilization{
-				GPU: Opt[uint32]{0, true},
+				GPU:    Opt[uint32]{0, true},
+				Memory: Opt[uint32]{0, true},
 			},
 			ECC: ECC{
 				ModeCurrent: Opt[Enabled]{true, true},
@@ -5407,7 +5408,8 @@ func boardH100Pcie() *Board {
 			},
 			PerformanceState: Opt[PState]{0, true},
 			Utilization: Utilization{
-				GPU: Opt[uint32]{0, true},
+				GPU:    Opt[uint32]{0, true},
+				Memory: Opt[uint32]{0, true},
 			},
 			ECC: ECC{
 				ModeCurrent: Opt[Enabled]{true, true},
