@@ -118,3 +118,22 @@ func TestInfinibandFaults(t *testing.T) {
 	fail()
 	assert.Contains(t, links(), "dgx02 mlx5_0")
 }
+
+// TestInfinibandAggregation: a switch has its aggregation node at the port after its last one, which tools list with the adapters.
+func TestInfinibandAggregation(t *testing.T) {
+	t.Parallel()
+	s := newSubnet(t, fabric.Description{Hosts: hostsOf(2, 2, 0x1021, fabric.NDR), Layout: fabric.Layout{Preset: "rail-optimised", Aggregation: true}})
+	var leaf, node *fabric.Node
+	s.local.Do(func(f *fabric.Fabric) { leaf = f.Nodes[0]; node = leaf.Ports[65].Remote.Node })
+	require.Equal(t, leaf.GUID+8, node.GUID)
+	out := s.tool("ibnetdiscover").succeeds(t).stdout
+	assert.Contains(t, out, fmt.Sprintf("\nSwitch\t65 \"S-%016x\"\t\t# \"MF0;su01-rail0:MQM9700/U1\" enhanced port 0 lid 1 lmc 0\n", leaf.GUID))
+	assert.Contains(t, out, fmt.Sprintf("\n[65]\t\"H-%016x\"[1](%[1]x) \t\t# \"Mellanox Technologies Aggregation Node\" lid %d 4xNDR\n", node.GUID, node.Ports[1].LID))
+	assert.Contains(t, out, fmt.Sprintf("\ndevid=0xcf09\nsysimgguid=0x%x\ncaguid=0x%x\nCa\t1 ", leaf.GUID, node.GUID))
+	switches := strings.Count(s.tool("ibswitches").succeeds(t).stdout, "ports 65 ")
+	assert.Equal(t, switches, strings.Count(s.tool("ibhosts").succeeds(t).stdout, `ports 1 "Mellanox Technologies Aggregation Node"`))
+	assert.Regexp(t, `65\[  \] ==\( 4X +106\.25 Gbps Active/ +LinkUp\)==> .* "Mellanox Technologies Aggregation Node"`, s.tool("iblinkinfo", "-l").succeeds(t).stdout)
+	assert.Contains(t, s.tool("ibqueryerrors").succeeds(t).stdout, " 0 bad nodes found\n")
+	assert.Contains(t, s.tool("ibping", "-c", "1", "-t", "50", "-L", fmt.Sprint(node.Ports[1].LID)).succeeds(t).stdout, "100% packet loss", "it runs no server")
+	s.tool("perfquery", "-x", fmt.Sprint(node.Ports[1].LID), "1").succeeds(t)
+}

@@ -40,6 +40,8 @@ type Layout struct {
 	Radix int
 	// Switch is the model of the switches; empty: MQM9700 for NDR and below, Q3400 for XDR.
 	Switch string
+	// Aggregation gives the switches of HDR and NDR one port more, with the adapter in the switch that reduces data on its way.
+	Aggregation bool
 }
 
 // Presets lists the layouts that a description can name.
@@ -61,6 +63,8 @@ type Fabric struct {
 
 	// CPUs are the processors of every host, for ibsysstat.
 	CPUs []CPU
+
+	inSwitches []*Node // the switches' aggregation nodes
 
 	hosts    map[string][]*Node
 	byGUID   map[uint64]*Port // of ports, and of nodes where no port has it
@@ -89,7 +93,7 @@ func New(d Description) (*Fabric, error) {
 	if err := f.lay(d.Layout, d.Hosts, cas, taken); err != nil {
 		return nil, err
 	}
-	f.Nodes = append(f.Nodes, cas...)
+	f.Nodes = slices.Concat(f.Nodes, cas, f.inSwitches)
 	for i, n := range f.Nodes {
 		n.index = i
 	}

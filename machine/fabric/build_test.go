@@ -38,6 +38,7 @@ func TestLayouts(t *testing.T) {
 		{Hosts: hosts(10, 2), Layout: Layout{Preset: "fat-tree", Radix: 8}},
 		{Hosts: hosts(50, 2), Layout: Layout{Preset: "fat-tree", Radix: 8}},
 		{Hosts: hosts(3, 2), SM: "dgx02 mlx5_1"},
+		{Hosts: hosts(10, 2), Layout: Layout{Preset: "fat-tree", Radix: 8, Aggregation: true}},
 	} {
 		f := build(t, d)
 		guids := map[uint64]bool{}

@@ -122,6 +122,8 @@ func (f *Fabric) traffic(p *Port, now time.Time) Traffic {
 	switch r := p.Remote; {
 	case f.Traffic == nil || p.Number == 0 && p.Node.Kind == Switch:
 		return Traffic{}
+	case p.Node.aggregates() || r != nil && r.Node.aggregates():
+		return Traffic{} // nothing here reduces data
 	case p.Node.Kind == CA:
 		return f.Traffic(p, now)
 	case r == nil:
@@ -138,6 +140,9 @@ func (f *Fabric) traffic(p *Port, now time.Time) Traffic {
 	var sum Traffic
 	uplinks := uint64(0)
 	for _, q := range p.Node.Ports[1:] {
+		if q.Remote != nil && q.Remote.Node.aggregates() {
+			continue
+		}
 		if q.Remote != nil && q.Remote.Node.Kind == CA {
 			t := f.Traffic(q.Remote, now)
 			sum.Sent += t.Sent
@@ -150,7 +155,9 @@ func (f *Fabric) traffic(p *Port, now time.Time) Traffic {
 }
 
 func (n *Node) hasAdapters() bool {
-	return slices.ContainsFunc(n.Ports, func(p *Port) bool { return p != nil && p.Remote != nil && p.Remote.Node.Kind == CA })
+	return slices.ContainsFunc(n.Ports, func(p *Port) bool {
+		return p != nil && p.Remote != nil && p.Remote.Node.Kind == CA && !p.Remote.Node.aggregates()
+	})
 }
 
 // Count adds to a counter of errors.

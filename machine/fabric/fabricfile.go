@@ -15,6 +15,7 @@ import (
 //	layout: rail-optimised   # or fat-tree, switch (the default), none
 //	radix: 64                # ports of a switch
 //	sm: dgx01 mlx5_0         # which node runs the subnet manager; by default the first switch
+//	aggregation: true        # switches have their aggregation nodes
 //	hosts:
 //	- name: dgx%02d          # dgx01 to dgx32
 //	  count: 32
@@ -27,7 +28,9 @@ type File struct {
 	Radix  int    `yaml:"radix"`
 	Switch string `yaml:"switch"`
 	SM     string `yaml:"sm"`
-	Hosts  []struct {
+	// Aggregation says that switches have aggregation nodes.
+	Aggregation bool `yaml:"aggregation"`
+	Hosts       []struct {
 		Name     string   `yaml:"name"`
 		Count    int      `yaml:"count"`
 		First    *int     `yaml:"first"`
@@ -51,7 +54,7 @@ func Parse(name string, text []byte, self string, adapters func(profile, host st
 	if err := dec.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
 		return Description{}, fmt.Errorf("%s: %w", name, plain(err))
 	}
-	d := Description{Layout: Layout{Preset: file.Layout, Radix: file.Radix, Switch: file.Switch}, SM: file.SM}
+	d := Description{Layout: Layout{Preset: file.Layout, Radix: file.Radix, Switch: file.Switch, Aggregation: file.Aggregation}, SM: file.SM}
 	add := func(host, profile string, only []string, simulated bool) error {
 		all, err := adapters(profile, host)
 		if err != nil {

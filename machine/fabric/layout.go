@@ -13,7 +13,7 @@ func (f *Fabric) lay(l Layout, hosts []Host, cas []*Node, taken map[uint64]bool)
 	if radix < 4 || radix > 254 || radix%2 != 0 {
 		return fmt.Errorf("a switch cannot have %d ports: it takes an even number from 4 to 254", radix)
 	}
-	w := &wirer{f: f, radix: radix, model: l.Switch, taken: taken, speed: SDR}
+	w := &wirer{f: f, radix: radix, model: l.Switch, taken: taken, speed: SDR, aggregation: l.Aggregation}
 	var ends []end
 	for _, n := range cas {
 		for k, p := range n.Ports[1:] {
@@ -52,6 +52,8 @@ type wirer struct {
 	model string
 	speed Speed // the fastest of the adapters, which all switches can do
 	taken map[uint64]bool
+
+	aggregation bool
 }
 
 // make adds a switch with a number of ports.
@@ -78,8 +80,35 @@ func (w *wirer) make(name string, ports int) *Node {
 	}
 	w.f.byGUID[n.GUID] = n.Ports[0]
 	w.f.Nodes = append(w.f.Nodes, n)
+	if w.aggregation && (w.speed == HDR || w.speed == NDR) && ports < unrouted-1 {
+		w.aggregate(n)
+	}
 	return n
 }
+
+// aggregate gives a switch the port after its last cable's, and the aggregation node there.
+func (w *wirer) aggregate(s *Node) {
+	p := newPort(s, len(s.Ports))
+	last := s.Ports[len(s.Ports)-1]
+	p.MaxWidth, p.MaxSpeed, p.MTU, p.MaxMTU, p.CapMask, p.CapMask2 = last.MaxWidth, last.MaxSpeed, last.MTU, last.MaxMTU, last.CapMask, last.CapMask2
+	s.Ports = append(s.Ports, p)
+	n := &Node{Kind: CA, GUID: s.GUID + 8, System: s.GUID, Description: "Mellanox Technologies Aggregation Node", DeviceID: 0xcf09,
+		HCA: &HCA{DeviceID: 0xcf09, NodeGUID: s.GUID + 8, SystemGUID: s.GUID, Ports: []HCAPort{{Speed: w.speed}}}}
+	for w.taken[n.GUID] {
+		n.GUID++
+	}
+	w.taken[n.GUID] = true
+	own := newPort(n, 1)
+	own.MaxWidth, own.MaxSpeed, own.MTU, own.MaxMTU = p.MaxWidth, p.MaxSpeed, p.MTU, p.MaxMTU
+	own.CapMask, own.CapMask2 = 0x2610e848, p.CapMask2
+	n.Ports = []*Port{nil, own}
+	join(p, own)
+	w.f.byGUID[n.GUID] = own
+	w.f.inSwitches = append(w.f.inSwitches, n)
+}
+
+// aggregates says whether a node is an aggregation node: an adapter in no host.
+func (n *Node) aggregates() bool { return n.Kind == CA && n.Host == "" }
 
 // free is the first port of a switch without a cable.
 func free(n *Node) *Port {

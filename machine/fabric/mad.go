@@ -103,7 +103,7 @@ func (f *Fabric) Answer(from *Port, lid uint16, mad []byte, now time.Time) (answ
 		f.performance(to, h, mad, now)
 	case h.class == classMellanox:
 		f.firmware(to.Node, h, mad, now)
-	case (h.class == classPing || h.class == classSysstat) && to.Node.Kind == CA:
+	case (h.class == classPing || h.class == classSysstat) && to.Node.Kind == CA && !to.Node.aggregates():
 		answer = f.server(to, h, mad)
 	default:
 		return nil, 0, ErrSilent

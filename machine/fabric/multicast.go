@@ -44,7 +44,7 @@ func (g *group) state(p *Port) byte {
 	if s, ok := g.states[p.GUID]; ok {
 		return s
 	}
-	if g.permanent && p.Node.Kind == CA && p.Up() {
+	if g.permanent && p.Node.Kind == CA && !p.Node.aggregates() && p.Up() {
 		return fullMember
 	}
 	return 0
@@ -85,7 +85,7 @@ func (f *Fabric) sweepGroups() {
 func (f *Fabric) members() []*Port {
 	var ports []*Port
 	for _, n := range f.Nodes {
-		if n.Kind == CA {
+		if n.Kind == CA && !n.aggregates() {
 			for _, p := range n.subnetPorts() {
 				if p.Up() {
 					ports = append(ports, p)
