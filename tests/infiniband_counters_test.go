@@ -203,3 +203,17 @@ ls /sys/class/infiniband/mlx5_2/ports/1/hw_counters | wc -l; cat ports/1/counter
 		assert.Equal(t, []string{"21", "26", "24", "30", "0", "12"}, strings.Fields(out.stdout), how)
 	}
 }
+
+// TestInfiniBandEmptyGIDs: the attributes of an entry of the GID table that is empty cannot be read, as the kernel has it; those of
+// one that is beyond the table are not there.
+func TestInfiniBandEmptyGIDs(t *testing.T) {
+	profile := ibProfile(t)
+	for _, how := range ways(t) {
+		for _, tier := range []string{"sysfs", "full"} {
+			out := inIB(t, how, tier, profile, `cd /sys/class/infiniband; for f in mlx5_3/ports/1/gid_attrs/types/1 mlx5_3/ports/1/gid_attrs/ndevs/0 mlx5_2/ports/1/gid_attrs/ndevs/255 \
+	$PWD/mlx5_2/ports/1/gid_attrs/types/7 mlx5_3/ports/1/gid_attrs/types/8 mlx5_3/ports/1/gid_attrs/types/x mlx5_3/ports/1/gid_attrs/types/0 mlx5_2/ports/1/gid_attrs/ndevs/0; do cat $f 2>&1 | sed 's/.*: //'; done`).succeeds(t)
+			assert.Equal(t, []string{"Invalid argument", "Invalid argument", "Invalid argument", "Invalid argument", "No such file or directory",
+				"No such file or directory", "IB/RoCE v1", "enp41s0f1np1"}, out.lines(), how)
+		}
+	}
+}

@@ -89,9 +89,39 @@ static __attribute__((noinline)) int settle_open(int dirfd, const char *path, in
   return -1;
 }
 
+// in_table says that a GID table, in a folder that is the beginning of a path, has an entry with a number.
+static __attribute__((noinline)) bool in_table(int dirfd, const char *path, size_t folder, const char *number) {
+  static const char table[] = "/gids/";
+  char entry[PATH_MAX];
+  size_t digits = strlen(number);
+  if (folder + sizeof table + digits > sizeof entry) return false;
+  memcpy(entry, path, folder);
+  memcpy(entry + folder, table, sizeof table - 1);
+  memcpy(entry + folder + sizeof table - 1, number, digits + 1);
+  int fd = NEXT(openat)(dirfd, entry, O_PATH | O_CLOEXEC, 0);
+  if (fd >= 0) kernel_close(fd);
+  return fd >= 0;
+}
+
+// empty_entry says that a path is that of the type or the network interface of an entry in a port's GID table that is empty. The
+// tree has no file for it; the kernel has one that cannot be read, which it tells by EINVAL.
+static __attribute__((noinline)) bool empty_entry(int dirfd, const char *path) {
+  static const char *const folders[] = {"/gid_attrs/types/", "/gid_attrs/ndevs/"};
+  for (size_t i = 0; tier() != IB_OFF && i < sizeof folders / sizeof *folders; i++) {
+    const char *at = strstr(path, folders[i]);
+    const char *number = at ? at + strlen(folders[i]) : "";
+    if (*number && !number[strspn(number, "0123456789")]) return in_table(dirfd, path, (size_t)(at - path), number);
+  }
+  return false;
+}
+
 #define OPEN(name, parameters, arguments, dirfd)                                  \
   int my_##name parameters {                                                      \
     int kept = errno, fd = NEXT(name) arguments;                                  \
+    if (__builtin_expect(fd < 0 && errno == ENOENT, 0)) {                         \
+      errno = empty_entry(dirfd, path) ? EINVAL : ENOENT;                         \
+      return fd;                                                                  \
+    }                                                                             \
     if (__builtin_expect(fd >= 0 || errno != ENXIO, 1)) return fd;                \
     fd = settle_open(dirfd, path, flags);                                         \
     if (fd >= 0) errno = kept;                                                    \
