@@ -61,13 +61,17 @@ dist/lib/libnvidia-ml.so: | dist/lib
 dist/nvml/$(newest): | dist/nvml
 	@[ -L $@ ] || rm -rf $@; ln -sfn ../lib $@
 
+# The libraries run with glibc 2.28 and later (library/host/glibc.h).
+old_glibc := -include library/host/glibc.h
+old_libs  := -Wl,--no-as-needed,-l:libpthread.so.0,-l:libdl.so.2,--as-needed
+
 # Nothing but libc is linked. nodelete: what the library leaves in a process, fork handlers above all, outlives a dlclose.
-front_flags := -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -shared -s \
+front_flags := $(old_glibc) -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -shared -s \
   -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs -Wl,--as-needed
 
 # $(call front,FOLDER,VERSION) compiles a front from the generated sources in a folder and the header of that version.
 front = header=$$($(generator) --nvml $(2) --header); \
-	gcc $(front_flags) -I $(1) -I library/front -I library/host -I nvml-headers -I "$$(dirname "$$header")" $(1)/*.c library/front/*.c library/host/*.c -o $@.$$$$; \
+	gcc $(front_flags) -I $(1) -I library/front -I library/host -I nvml-headers -I "$$(dirname "$$header")" $(1)/*.c library/front/*.c library/host/*.c $(old_libs) -o $@.$$$$; \
 	mv $@.$$$$ $@
 
 dist/lib/libnvidia-ml.so.1: $(front_deps) | dist/lib
@@ -103,8 +107,9 @@ overlay    := $(filter-out %_test.go,$(wildcard library/goruntime/*.go))
 core_debug := asyncpreemptoff=1,gcshrinkstackoff=1,containermaxprocs=0,updatemaxprocs=0
 
 dist/lib/libnvmlfab-core.so.1: package := ./library/core
-dist/lib/libnvmlfab-core.so.1: golink := -extldflags=-Wl,--wrap=pthread_create,--wrap=free,-init=nvmlfab_relocate,$\
+dist/lib/libnvmlfab-core.so.1: golink := -extldflags=$(old_libs),--wrap=pthread_create,--wrap=free,-init=nvmlfab_relocate,$\
 -Ttext-segment=0x7ec000000000,-z,norelro,-z,noseparate-code
+dist/lib/libnvmlfab-core.so.1: wraps := -DNVMLFAB_WRAPS_PTHREAD_CREATE
 dist/lib/libnvmlfab-core.so.1: pack := go run ./library/relr
 dist/lib/libnvmlfab-core.so.1: $(filter-out %_test.go,$(wildcard library/relr/*.go))
 dist/lib/libnvmlfab-core.so.1: $(go_files)
@@ -112,7 +117,7 @@ dist/lib/libnvmlfab-core.so.1: $(go_files)
 # The NVENC filter as a library is built the same way; the one for arm64 is for the tests.
 gpufilters := dist/lib/libnvgpufilter.so dist/arm64/libnvgpufilter.so
 $(gpufilters): package := ./shims/gpufilter/lib
-$(gpufilters): golink := -extldflags=-Wl,-soname,libnvgpufilter.so
+$(gpufilters): golink := -extldflags=$(old_libs),-soname,libnvgpufilter.so
 $(gpufilters): $(filter-out %_test.go,$(wildcard shims/gpufilter/*.* shims/gpufilter/lib/*.* library/host/*)) go.mod go.sum
 dist/arm64/libnvgpufilter.so: export GOARCH := arm64
 dist/arm64/libnvgpufilter.so: export CC := aarch64-linux-gnu-gcc
@@ -123,7 +128,7 @@ dist/lib/libnvmlfab-core.so.1 $(gpufilters): $(overlay) dist/unpatched Makefile 
 	@echo "go build $(package) -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
 	env -u GOARCH -u CC go run ./library/goruntime library "$$overlay"; \
-	$(if $(filter 1,$(NVMLFAB_UNPATCHED)),,GOEXPERIMENT=nogreenteagc )CGO_ENABLED=1 go build -buildmode=c-shared -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
+	$(if $(filter 1,$(NVMLFAB_UNPATCHED)),,GOEXPERIMENT=nogreenteagc )CGO_ENABLED=1 CGO_CFLAGS="-O2 -g -include '$(CURDIR)/library/host/glibc.h' $(wraps)" go build -buildmode=c-shared -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
 	  -ldflags '-s -w -buildid= -B none -X runtime.godebugDefault=$(core_debug) $(golink)' -o $@.$$$$.so $(package); \
 	$(if $(pack),$(pack) $@.$$$$.so; )rm -f $@.$$$$.h; mv $@.$$$$.so $@
 
@@ -138,14 +143,14 @@ dist/lib/valgrind.supp: library/valgrind.supp | dist/lib
 mockfs-shim: dist/lib/libmockfs.so
 
 # They define libc's own functions, so libc's fortified variants of these must not come in.
-shim_flags := -std=gnu11 -Wall -Wextra -Werror -O2 -U_FORTIFY_SOURCE -fPIC -fvisibility=hidden -shared \
+shim_flags := $(old_glibc) -std=gnu11 -Wall -Wextra -Werror -O2 -U_FORTIFY_SOURCE -fPIC -fvisibility=hidden -shared \
   -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs -Wl,--as-needed
 
 dist/arm64/%: gcc := aarch64-linux-gnu-gcc
 
 dist/lib/libmockfs.so dist/arm64/libmockfs.so: $(wildcard shims/preload/*.* shims/preload/pci/*) Makefile | dist/lib dist/arm64
 	@echo "$(or $(gcc),gcc) shims/preload/*.c shims/preload/pci/*.c -o $@"; \
-	$(or $(gcc),gcc) $(shim_flags) -Wl,-soname,libmockfs.so -Wl,--version-script,shims/preload/pci/exports.map -I shims/preload shims/preload/*.c shims/preload/pci/*.c -o $@.$$$$; \
+	$(or $(gcc),gcc) $(shim_flags) -Wl,-soname,libmockfs.so -Wl,--version-script,shims/preload/pci/exports.map -I shims/preload shims/preload/*.c shims/preload/pci/*.c $(old_libs) -o $@.$$$$; \
 	mv $@.$$$$ $@
 
 # The InfiniBand libraries. That of sysfs has the path engine, the others stand alone.
@@ -154,14 +159,14 @@ ib_flags   := $(shim_flags) -Wl,--version-script,shims/preload/pci/exports.map -
 
 dist/lib/libibmocksys.so: $(wildcard shims/preload/*.* $(infiniband)/*.h $(infiniband)/sys/*) shims/preload/pci/exports.map Makefile | dist/lib
 	@echo "gcc shims/preload/*.c $(infiniband)/sys/*.c -o $@"; \
-	gcc $(ib_flags) -Wl,-soname,libibmocksys.so shims/preload/*.c $(infiniband)/sys/*.c -o $@.$$$$; mv $@.$$$$ $@
+	gcc $(ib_flags) -Wl,-soname,libibmocksys.so shims/preload/*.c $(infiniband)/sys/*.c $(old_libs) -o $@.$$$$; mv $@.$$$$ $@
 
 dist/lib/libibmockverbs.so: $(wildcard shims/preload/kernel.h $(infiniband)/*.h $(infiniband)/verbs/*) shims/preload/pci/exports.map Makefile | dist/lib
 	@echo "gcc $(infiniband)/verbs/*.c -o $@"; \
-	gcc $(ib_flags) -Wl,-soname,libibmockverbs.so $(infiniband)/verbs/*.c -o $@.$$$$; mv $@.$$$$ $@
+	gcc $(ib_flags) -Wl,-soname,libibmockverbs.so $(infiniband)/verbs/*.c $(old_libs) -o $@.$$$$; mv $@.$$$$ $@
 
 dist/lib/libibmockumad.so: shims/preload/infiniband/umad.c shims/preload/infiniband/umad.map shims/preload/kernel.h Makefile | dist/lib
-	@echo "gcc $< -o $@"; gcc $(shim_flags) -Wl,-soname,libibmockumad.so -Wl,--version-script,shims/preload/infiniband/umad.map $< -o $@.$$$$; \
+	@echo "gcc $< -o $@"; gcc $(shim_flags) -Wl,-soname,libibmockumad.so -Wl,--version-script,shims/preload/infiniband/umad.map $< $(old_libs) -o $@.$$$$; \
 	mv $@.$$$$ $@
 
 dist/lib dist/nvml dist/bin dist/arm64:

@@ -19,8 +19,13 @@ static struct {
     void *arg;
 } first;
 
-/* It is NULL without --wrap, as in the tests of this package. */
-extern int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) __attribute__((weak));
+/* libc's own. A name with a version is not wrapped. */
+extern int create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+#ifdef __x86_64__
+__asm__(".symver create, pthread_create@GLIBC_2.2.5");
+#else
+__asm__(".symver create, pthread_create@GLIBC_2.17");
+#endif
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *arg)
 {
@@ -34,7 +39,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
         if (atomic_compare_exchange_strong(&handed[i], &nothing, arg))
             break;
     }
-    return give(thread, attributes, run, arg) == 0 ? 0 : __real_pthread_create(thread, attributes, run, arg);
+    return give(thread, attributes, run, arg) == 0 ? 0 : create(thread, attributes, run, arg);
 }
 
 extern void __real_free(void *) __attribute__((weak));

@@ -3,9 +3,9 @@
  * the Go runtime has to wait. */
 #define _GNU_SOURCE
 #include "front.h"
+#include "host.h"
 
 #include <linux/futex.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,7 +48,7 @@ static struct known look(void)
     k.level = atomic_load(&nvmlfab_front.level);
     const char *path = atomic_load(&nvmlfab_watch.file);
     struct stat st;
-    if (path != NULL && stat(path, &st) == 0) {
+    if (path != NULL && host_stat(path, &st) == 0) {
         k.file.device = st.st_dev;
         k.file.inode = st.st_ino;
         k.file.size = st.st_size;

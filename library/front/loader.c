@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -224,7 +223,7 @@ static nvmlReturn_t find_core(void)
     }
     struct stat st;
     int fd = open(core.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: opening a pipe must not wait */
-    if (fd < 0 || fstat(fd, &st) != 0) {
+    if (fd < 0 || host_fstat(fd, &st) != 0) {
         host_complain("no core at %s; put it there or name it in NVMLFAB_CORE", core.path);
     } else if (!S_ISREG(st.st_mode)) {
         host_complain("the core %s is not a regular file", core.path);

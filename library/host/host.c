@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -150,7 +150,7 @@ static void write_at_once(const char *line, size_t size)
         return;
     struct stat file;
     struct iovec part = {.iov_base = (void *)(uintptr_t)line, .iov_len = size};
-    if (fstat(STDERR_FILENO, &file) == 0 && S_ISFIFO(file.st_mode) &&
+    if (host_fstat(STDERR_FILENO, &file) == 0 && S_ISFIFO(file.st_mode) &&
         (pwritev2(STDERR_FILENO, &part, 1, -1, RWF_NOWAIT) >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS)))
         return; /* EAGAIN: another thread has filled the pipe meanwhile */
     if (write(STDERR_FILENO, line, size) < 0)
@@ -200,3 +200,6 @@ void host_complain(const char *format, ...)
     write_quietly(line, size);
     errno = saved;
 }
+
+int host_stat(const char *path, struct stat *st) { return (int)syscall(SYS_newfstatat, AT_FDCWD, path, st, 0); }
+int host_fstat(int fd, struct stat *st) { return (int)syscall(SYS_newfstatat, fd, "", st, AT_EMPTY_PATH); }

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 /* The kernel's struct sigaction: handler, flags, restorer, mask. The C library's sigaction refuses signals 32 and
  * 33. */
@@ -57,5 +58,9 @@ int host_on_other_stack(void (*work)(void *arg), void *arg);
 /* Prints one line of at most 1 KB on stderr. It never blocks and never raises SIGPIPE: if nobody reads, the line is
  * lost. */
 void host_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* stat and fstat, which are in glibc only since 2.33. */
+int host_stat(const char *path, struct stat *st);
+int host_fstat(int fd, struct stat *st);
 
 #endif

@@ -3,6 +3,7 @@
 #include "hook.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* _IOWR('F', 0x2A, NVOS54_PARAMETERS) without the size. */
@@ -85,7 +87,8 @@ static __attribute__((noinline, cold)) void rewrite(int fd, const NVOS54_PARAMET
     if (table->control != 0) {
         int error = errno;
         struct stat st;
-        int other = fstat(fd, &st) != 0 || !S_ISCHR(st.st_mode) || st.st_rdev != table->control;
+        int other = syscall(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH) != 0 || /* fstat is in glibc only since 2.33 */
+            !S_ISCHR(st.st_mode) || st.st_rdev != table->control;
         errno = error;
         if (other)
             return;
