@@ -38,3 +38,13 @@ func TestGlibc(t *testing.T) {
 		f.Close()
 	}
 }
+
+// TestGlibcOld: nvidia-smi runs on the libraries with Debian 11's loader and libc.
+func TestGlibcOld(t *testing.T) {
+	loader := fetched(t, "libc-2.31", "ld-2.31.so")
+	smi := fetched(t, "nvidia-smi-470", "nvidia-smi")
+	out := run(t, nil, loader, "--library-path", filepath.Dir(loader)+":"+library, smi, "-L").succeeds(t)
+	assert.Len(t, out.lines(), 8)
+	assert.Contains(t, out.stdout, "GPU 0: NVIDIA H100")
+	assert.Empty(t, out.stderr)
+}

@@ -61,6 +61,8 @@ var entries = map[string]entry{
 	"libnvcuvid-535":       {"bookworm", nonFree, "535.261.03", []string{"libnvcuvid1"}},
 	"libnvcuvid-550":       {"trixie", nonFree, "550.163.01", []string{"libnvcuvid1"}},
 
+	"libc-2.31": {"bullseye", tools, "2.31", []string{"libc6"}},
+
 	"linux-source": {"bookworm", tools, "6.1", []string{"linux-source-6.1"}},
 
 	"cmake": {"bookworm", tools, "3.25.1", []string{"cmake", "cmake-data", "libarchive13", "libjsoncpp25", "librhash0", "libuv1", "libcurl4", "libexpat1"}},
