@@ -264,7 +264,7 @@ func TestInfiniBandFaultsRefused(t *testing.T) {
 	}
 }
 
-// TestInfiniBandFaultStays: a fault outlives the daemon that shows it, and the daemons of other hosts know it. A fault that the
+// TestInfiniBandFaultStays: a fault outlives the daemon that shows it, and the daemons of other hosts know it, and the load of ports. A fault that the
 // fabric does not have is told and left out.
 func TestInfiniBandFaultStays(t *testing.T) {
 	t.Parallel()
@@ -325,6 +325,20 @@ func TestInfiniBandFaultStays(t *testing.T) {
 	on("heal")
 	sysfs("mlx5_3", "4: ACTIVE\n")
 	elsewhere(10, "it is healed for both")
+
+	// What a port sends is known on other hosts too.
+	lid := fmt.Sprint(f.Host("dgx01")[3].Ports[1].LID)
+	sent := func() uint64 {
+		return counters(t, ibTool(t, preloadIB(t, other), "perfquery", "-x", lid, "1").succeeds(t).stdout)["PortXmitData"]
+	}
+	assert.Zero(t, sent())
+	on("set", "--gpu", "1", "utilization.gpu=100")
+	require.Eventually(t, func() bool { return sent() > 0 }, time.Minute, 50*time.Millisecond)
+	on("set", "--gpu", "1", "utilization.gpu=0")
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile(filepath.Join(tree, "sys/class/infiniband/mlx5_3/ports/1/counters/port_xmit_data"))
+		return err == nil && strings.TrimSpace(string(text)) == fmt.Sprint(sent())
+	}, time.Minute, 50*time.Millisecond, "both hosts tell the same")
 }
 
 // TestInfiniBandFaultStorm: faults come and go while 32 threads ask all ports, and the daemon is killed while some stand. Every

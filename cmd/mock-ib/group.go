@@ -26,6 +26,7 @@ type together struct {
 	mu     sync.Mutex
 	there  []string // hosts that have a daemon
 	faults map[string][]fabric.Fault
+	loads  map[uint64]fabric.Traffic // of other hosts' ports, by their GUIDs
 }
 
 // token reads the secret of a file that nobody else may read.
@@ -64,7 +65,7 @@ func fingerprint(f *fabric.Fabric) string {
 
 // newTogether sets a daemon up to be one of several. simulated are hosts that are there without a daemon.
 func newTogether(local *umad.Local, f *fabric.Fabric, simulated []string, secret []byte, log func(string, ...any)) *together {
-	t := &together{local: local, changed: func() {}, faults: map[string][]fabric.Fault{}}
+	t := &together{local: local, changed: func() {}, faults: map[string][]fabric.Fault{}, loads: map[uint64]fabric.Traffic{}}
 	t.group = &peers.Group{Self: local.Host, Fabric: fingerprint(f), Token: secret, Log: log}
 	t.group.Receive = func(m peers.Message) { t.receive(m, simulated) }
 	local.SetAway(t)
@@ -114,7 +115,28 @@ func (t *together) receive(m peers.Message, simulated []string) {
 			t.group.Log("faults of host %s: %v", m.From, err)
 		}
 		t.changed()
+	case peers.Loads:
+		t.local.Do(func(f *fabric.Fabric) {
+			for guid := range m.Traffic {
+				if p := f.ByGUID(guid); p == nil || p.Node.Host != m.From { // nobody speaks for another
+					delete(m.Traffic, guid)
+				}
+			}
+		})
+		t.mu.Lock()
+		for guid, now := range m.Traffic {
+			was := t.loads[guid]
+			t.loads[guid] = fabric.Traffic{Sent: max(was.Sent, now.Sent), Received: max(was.Received, now.Received)}
+		}
+		t.mu.Unlock()
 	}
+}
+
+// traffic is what a port of another host has sent and received, as that host has said last.
+func (t *together) traffic(p *fabric.Port) fabric.Traffic {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.loads[p.GUID]
 }
 
 // Relay implements umad.Away.

@@ -115,6 +115,7 @@ func (c *command) run(ctx context.Context, stdout io.Writer) error {
 	}
 	local, server := umad.NewLocal(f, node)
 	w := &watcher{local: local, node: newNode(dir, base, board), load: newLoad(board, node, f.Host(node)), wake: make(chan struct{}, 1), ends: 1} // the load is to be set
+	f.Traffic, f.Started, f.CPUs = w.traffic, machine.Booted(), cpus("/proc/cpuinfo")
 	if secret != nil {
 		end, err := c.together(ctx, w, f, secret)
 		if err != nil {
@@ -133,7 +134,6 @@ func (c *command) run(ctx context.Context, stdout io.Writer) error {
 	if exists(filepath.Join(c.Root, "sys/class/infiniband")) {
 		w.mirror = machine.NewMirror(c.Root, board, f, node)
 	}
-	f.Traffic, f.Started, f.CPUs = w.load.traffic, machine.Booted(), cpus("/proc/cpuinfo")
 	w.look(time.Now()) // so that the first answers have the faults
 	var watching sync.WaitGroup
 	defer watching.Wait()

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/machine/fabric"
+	"github.com/nvmlfab/nvmlfab/machine/fabric/peers"
 	"github.com/nvmlfab/nvmlfab/machine/fabric/umad"
 )
 
@@ -36,6 +38,9 @@ type watcher struct {
 	next time.Time         // when a link goes down or up by itself; zero for never
 	ends int64             // when a GPU gets another load by itself, in ms since 1970; 0 for never
 	said string            // what was wrong with the load
+
+	sent   map[uint64]fabric.Traffic // what the other daemons know of the load
+	sentAt time.Time
 }
 
 // wakeUp lets the watcher look at once.
@@ -85,6 +90,7 @@ func (w *watcher) look(now time.Time) {
 		}
 		w.events.look(f.Host(w.local.Host))
 	})
+	w.tellLoads(now)
 	if err != nil {
 		complain(fmt.Errorf("sysfs no longer follows the fabric: %w", err))
 		w.mirror = nil
@@ -120,6 +126,45 @@ func (w *watcher) setFaults(now time.Time) {
 	if err != nil {
 		complain(err)
 	}
+}
+
+// traffic is what a port has sent and received, on this host or another.
+func (w *watcher) traffic(p *fabric.Port, now time.Time) fabric.Traffic {
+	switch {
+	case p.Node.Host == w.local.Host:
+		return w.load.traffic(p, now)
+	case w.together != nil:
+		return w.together.traffic(p)
+	}
+	return fabric.Traffic{}
+}
+
+const (
+	// loadsEvery is how often the other daemons are told what the ports of this host have sent, if that has changed.
+	loadsEvery = time.Second
+
+	// loadsAgain is how often they are told in any case, since one may have come late.
+	loadsAgain = 10 * time.Second
+)
+
+// tellLoads tells the other daemons what the ports of this host have sent and received.
+func (w *watcher) tellLoads(now time.Time) {
+	if w.together == nil || now.Sub(w.sentAt) < loadsEvery {
+		return
+	}
+	loads := map[uint64]fabric.Traffic{}
+	w.local.Do(func(f *fabric.Fabric) {
+		for _, p := range f.UMAD(w.local.Host) {
+			if t := w.load.traffic(p, now); t != (fabric.Traffic{}) {
+				loads[p.GUID] = t
+			}
+		}
+	})
+	if len(loads) == 0 || maps.Equal(loads, w.sent) && now.Sub(w.sentAt) < loadsAgain {
+		return
+	}
+	w.sent, w.sentAt = loads, now
+	w.together.group.Send(peers.Message{Kind: peers.Loads, Traffic: maps.Clone(loads)})
 }
 
 // setLoad takes the GPUs' load as it is from now on.

@@ -24,6 +24,7 @@ const (
 	MAD     Kind = "mad"     // a datagram from port Source to port LID, for host To
 	Set     Kind = "set"     // a datagram that changes the fabric, for everybody
 	Faults  Kind = "faults"  // what is wrong with host From's links, for everybody
+	Loads   Kind = "loads"   // what host From's ports have sent and received, for everybody
 )
 
 // Message is what goes from one daemon to another, or to all.
@@ -39,6 +40,8 @@ type Message struct {
 	QP     uint32         `json:"qp,omitempty"`
 	MAD    []byte         `json:"mad,omitempty"`
 	Faults []fabric.Fault `json:"faults,omitempty"`
+
+	Traffic map[uint64]fabric.Traffic `json:"traffic,omitempty"` // by the GUIDs of ports
 }
 
 // Group is a daemon's membership in a fabric of several hosts.
