@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -86,4 +87,42 @@ nvlink: {links_per_gpu: 2, bandwidth_per_link_mbps: 1024, defaults: {duty_cycle:
 	enginetest.At(t, time.Date(2026, 1, 1, 0, 0, 10, 0, time.UTC))
 	traffic, errors = read()
 	assert.Equal(t, []uint64{3 + 5_000_000, 20}, []uint64{traffic, errors}, "half of 1024 MB/s, for 10 s, in KiB")
+}
+
+// TestFault17MeshesAreSymmetric: two GPUs have as many links one way as the other, and the link at the far end leads back.
+func TestFault17MeshesAreSymmetric(t *testing.T) {
+	for gpus := 2; gpus <= 9; gpus++ {
+		for links := 1; links <= 18; links++ {
+			node := enginetest.Start(t, fmt.Sprintf("device_defaults: {name: any}\ncount: %d\nnvlink: {links_per_gpu: %d}\n", gpus, links))
+			count, alone := map[[2]uint32]int{}, 0
+			for _, d := range node.Devices {
+				for i := range uint32(links) {
+					if l := link(t, d, i); l.Peer != nil {
+						count[[2]uint32{d.Index, l.Peer.Index}]++
+					} else {
+						alone++
+					}
+				}
+			}
+			for pair, n := range count {
+				require.Equal(t, n, count[[2]uint32{pair[1], pair[0]}], "%d GPUs with %d links: %v", gpus, links, pair)
+			}
+			require.LessOrEqual(t, alone, gpus, "at most one link of each GPU leads nowhere")
+		}
+	}
+}
+
+// TestFault17ALinkIsDownAtBothEnds: a link of a mesh that is down on one GPU is down on the other.
+func TestFault17ALinkIsDownAtBothEnds(t *testing.T) {
+	node := enginetest.Start(t, meshed+"nvlink: {links_per_gpu: 4, links: [{link: 0, state: inactive}]}\n")
+	down := 0
+	for _, d := range node.Devices {
+		for i := range uint32(4) {
+			if l := link(t, d, i); !l.Active {
+				down++
+				assert.Contains(t, []uint32{0, 1}, d.Index)
+			}
+		}
+	}
+	assert.Equal(t, 2, down)
 }

@@ -95,7 +95,7 @@ var getters = []getter{
 	one("ModuleId", DeviceGetModuleId, 7).bareAnswers(0),
 	two("CudaComputeCapability", DeviceGetCudaComputeCapability, 9, 0),
 	one("NumGpuCores", DeviceGetNumGpuCores, 16896),
-	one("Brand", DeviceGetBrand, abi.BRAND_NVIDIA),
+	one("Brand", DeviceGetBrand, abi.BRAND_NVIDIA).bareAnswers(abi.BRAND_UNKNOWN),
 	one("Architecture", DeviceGetArchitecture, abi.DEVICE_ARCH_HOPPER),
 	one("AddressingMode", filled(DeviceGetAddressingMode), abi.DeviceAddressingMode_v1_t{Value: 1}),
 

@@ -23,6 +23,10 @@ func fabric(d *engine.Device) (info abi.GpuFabricInfo_v3_t, ret abi.Return) {
 	if summary == "auto" {
 		summary = healthSummary(&f.Health)
 	}
+	if silent := !f.HealthMask.Valid && !f.HealthSummary.Valid && f.Health == (profiles.FabricHealth{}); silent &&
+		info.State == abi.GPU_FABRIC_STATE_COMPLETED && architectures[d.Architecture.Value] >= abi.DEVICE_ARCH_BLACKWELL {
+		summary = "healthy" // as on every captured Blackwell board; Hopper boards do not tell
+	}
 	info.HealthSummary = healthSummaries[summary]
 	return info, abi.SUCCESS
 }
@@ -55,8 +59,14 @@ var misconfigurations = map[string]uint32{
 	"gpu_state_invalid":    abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_GPU_STATE_INVALID,
 }
 
-// healthMask combines the conditions into a mask: 1 is true, 2 is false, 0 is not known.
+// healthMask combines the conditions into a mask: 1 is true, 2 is false, 0 is not known. A board with a fault knows its other
+// conditions, so those that the profile does not give are false then.
 func healthMask(h *profiles.FabricHealth) (mask uint32) {
+	configuration := h.IncorrectConfiguration.Or("not_supported")
+	fault := hasFault(h)
+	if fault && !h.IncorrectConfiguration.Valid {
+		configuration = "none"
+	}
 	for _, condition := range [...]struct {
 		given profiles.Opt[bool]
 		shift int
@@ -68,9 +78,17 @@ func healthMask(h *profiles.FabricHealth) (mask uint32) {
 	} {
 		if condition.given.Valid {
 			mask |= (2 - bit(condition.given.Value)) << condition.shift
+		} else if fault {
+			mask |= 2 << condition.shift
 		}
 	}
-	return mask | misconfigurations[h.IncorrectConfiguration.Value]<<abi.GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION
+	return mask | misconfigurations[configuration]<<abi.GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION
+}
+
+// hasFault says whether any of the conditions is a fault.
+func hasFault(h *profiles.FabricHealth) bool {
+	summary := healthSummary(h)
+	return summary == "unhealthy" || summary == "limited_capacity"
 }
 
 // healthSummary summarises the conditions.

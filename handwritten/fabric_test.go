@@ -21,15 +21,15 @@ func TestFabric(t *testing.T) {
 		mask    uint32
 		summary uint8
 	}{
-		"state: completed":                   {abi.GPU_FABRIC_STATE_COMPLETED, 0, abi.GPU_FABRIC_HEALTH_SUMMARY_NOT_SUPPORTED},
-		"state: auto":                        {abi.GPU_FABRIC_STATE_COMPLETED, 0, abi.GPU_FABRIC_HEALTH_SUMMARY_NOT_SUPPORTED},
+		"state: completed":                   {abi.GPU_FABRIC_STATE_COMPLETED, 0, abi.GPU_FABRIC_HEALTH_SUMMARY_HEALTHY},
+		"state: auto":                        {abi.GPU_FABRIC_STATE_COMPLETED, 0, abi.GPU_FABRIC_HEALTH_SUMMARY_HEALTHY},
 		"state: in_progress":                 {abi.GPU_FABRIC_STATE_IN_PROGRESS, 0, abi.GPU_FABRIC_HEALTH_SUMMARY_NOT_SUPPORTED},
 		"state: not_started":                 {abi.GPU_FABRIC_STATE_NOT_STARTED, 0, abi.GPU_FABRIC_HEALTH_SUMMARY_NOT_SUPPORTED},
 		"health_mask: 0x155":                 {abi.GPU_FABRIC_STATE_COMPLETED, 0x155, abi.GPU_FABRIC_HEALTH_SUMMARY_NOT_SUPPORTED},
-		"health: {degraded_bandwidth: true}": {abi.GPU_FABRIC_STATE_COMPLETED, 1, abi.GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY},
+		"health: {degraded_bandwidth: true}": {abi.GPU_FABRIC_STATE_COMPLETED, 0x1a9, abi.GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY},
 		healthy:                              {abi.GPU_FABRIC_STATE_COMPLETED, 0x1aa, abi.GPU_FABRIC_HEALTH_SUMMARY_HEALTHY},
-		"health: {incorrect_configuration: no_partition}":          {abi.GPU_FABRIC_STATE_COMPLETED, 0x400, abi.GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY},
-		"health: {route_unhealthy: true}, health_summary: healthy": {abi.GPU_FABRIC_STATE_COMPLETED, 0x10, abi.GPU_FABRIC_HEALTH_SUMMARY_HEALTHY},
+		"health: {incorrect_configuration: no_partition}":          {abi.GPU_FABRIC_STATE_COMPLETED, 0x4aa, abi.GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY},
+		"health: {route_unhealthy: true}, health_summary: healthy": {abi.GPU_FABRIC_STATE_COMPLETED, 0x19a, abi.GPU_FABRIC_HEALTH_SUMMARY_HEALTHY},
 	} {
 		t.Run(fabric, func(t *testing.T) {
 			d := gpu(t, "devices: [{architecture: blackwell, fabric: {cluster_uuid: 000102030405060708090a0b0c0d0e0f, clique_id: 7, "+

@@ -186,11 +186,11 @@ func nonzero(n uint32) (uint32, abi.Return) {
 // linkCount is the number of links.
 func linkCount(d dev, _ uint32) (uint32, abi.Return) { return nonzero(d.LinkCount()) }
 
-// switchLinks is the number of links that end at a switch.
+// switchLinks is the number of links that end at a switch and are up.
 func switchLinks(d dev, _ uint32) (uint32, abi.Return) {
 	var n uint32
 	for i := range d.LinkCount() {
-		if link, _ := d.Link(i); link.Remote == abi.NVLINK_DEVICE_TYPE_SWITCH {
+		if link, _ := d.Link(i); link.Active && link.Remote == abi.NVLINK_DEVICE_TYPE_SWITCH {
 			n++
 		}
 	}
@@ -210,13 +210,14 @@ func commonSpeed(d dev, _ uint32) (uint32, abi.Return) {
 	return opt(d.Snapshot().Board.NVLink.BandwidthPerLinkMbps)
 }
 
-// linkSpeed is a link's speed in one direction, in MB/s; 0 while it is down.
+// linkSpeed is a link's speed in one direction, in MB/s; 0 while it is down, and if the profile does not give it: nvidia-smi
+// before 535 asks for ever for the speed of a link that is up.
 func linkSpeed(d dev, number uint32) (uint32, abi.Return) {
 	link, ret := nvlink(d, number)
 	if ret != abi.SUCCESS || !link.Active {
 		return 0, ret
 	}
-	return opt(d.Snapshot().Board.NVLink.BandwidthPerLinkMbps)
+	return d.Snapshot().Board.NVLink.BandwidthPerLinkMbps.Or(0), abi.SUCCESS
 }
 
 func linkErrors(d dev, number uint32) (uint64, abi.Return) {

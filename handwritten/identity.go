@@ -36,12 +36,8 @@ func DeviceGetBoardPartNumber(d *engine.Device) (string, abi.Return) { return op
 // DeviceGetVbiosVersion is the VBIOS version.
 func DeviceGetVbiosVersion(d *engine.Device) (string, abi.Return) { return opt(d.VBIOSVersion) }
 
-// DeviceGetBoardId is the board's number. If the profile gives none, it is made of domain, bus and device of the GPU's
-// address, as on every captured board.
-func DeviceGetBoardId(d *engine.Device) (uint32, abi.Return) {
-	at := d.PCI.BusID.Value
-	return d.BoardID.Or(at.Domain<<16 | uint32(at.Bus)<<8 | uint32(at.Device)), abi.SUCCESS
-}
+// DeviceGetBoardId is the board's number.
+func DeviceGetBoardId(d *engine.Device) (uint32, abi.Return) { return opt(d.BoardID) }
 
 // DeviceGetMultiGpuBoard is 1 on a board with more than one GPU.
 func DeviceGetMultiGpuBoard(d *engine.Device) (uint32, abi.Return) {
@@ -67,9 +63,9 @@ func DeviceGetCudaComputeCapability(d *engine.Device) (int32, int32, abi.Return)
 // DeviceGetNumGpuCores is the number of CUDA cores.
 func DeviceGetNumGpuCores(d *engine.Device) (uint32, abi.Return) { return opt(d.NumGPUCores) }
 
-// DeviceGetBrand is the product line.
+// DeviceGetBrand is the product line; BRAND_UNKNOWN if the profile does not give it. nvidia-smi topo -m fails on any error.
 func DeviceGetBrand(d *engine.Device) (abi.BrandType_t, abi.Return) {
-	return opt(named(d.Brand, brands))
+	return brands[d.Brand.Or("unknown")], abi.SUCCESS
 }
 
 var brands = map[string]abi.BrandType_t{

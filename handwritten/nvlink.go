@@ -50,14 +50,14 @@ var linkVersions = map[uint32]abi.NvlinkVersion_t{
 	6: abi.NVLINK_VERSION_6_0,
 }
 
-// DeviceGetNvLinkRemotePciInfo is the address of a link's far end, and its device id if it is a GPU of this node. For
-// numbers between the device's last link and the highest of any GPU it answers NOT_SUPPORTED: topo -m of nvidia-smi
+// DeviceGetNvLinkRemotePciInfo is the address of a link's far end, and its device id if it is a GPU of this node. A link that is
+// down leads nowhere, so it answers NOT_SUPPORTED. For numbers between the device's last link and the highest of any GPU it answers NOT_SUPPORTED: topo -m of nvidia-smi
 // asks an A100, which has 12 links, for 18, and gives up after INVALID_ARGUMENT.
 //
 //nvml:symbol nvmlDeviceGetNvLinkRemotePciInfo nvmlDeviceGetNvLinkRemotePciInfo_v2
 func DeviceGetNvLinkRemotePciInfo(d *engine.Device, number uint32, pci *abi.PciInfo_t) abi.Return {
 	link, ret := nvlink(d, number)
-	if ret == abi.ERROR_INVALID_ARGUMENT && number < abi.NVLINK_MAX_LINKS {
+	if ret == abi.ERROR_INVALID_ARGUMENT && number < abi.NVLINK_MAX_LINKS || ret == abi.SUCCESS && !link.Active {
 		ret = abi.ERROR_NOT_SUPPORTED
 	}
 	if ret != abi.SUCCESS {
@@ -70,9 +70,12 @@ func DeviceGetNvLinkRemotePciInfo(d *engine.Device, number uint32, pci *abi.PciI
 	return address(pci, link.BusID, device, 0)
 }
 
-// DeviceGetNvLinkRemoteDeviceType is the kind of device at a link's far end.
+// DeviceGetNvLinkRemoteDeviceType is the kind of device at a link's far end; NVLINK_DEVICE_TYPE_UNKNOWN while the link is down.
 func DeviceGetNvLinkRemoteDeviceType(d *engine.Device, number uint32) (abi.IntNvLinkDeviceType_t, abi.Return) {
 	link, ret := nvlink(d, number)
+	if ret == abi.SUCCESS && !link.Active {
+		return abi.NVLINK_DEVICE_TYPE_UNKNOWN, ret
+	}
 	return link.Remote, ret
 }
 

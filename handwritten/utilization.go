@@ -6,11 +6,15 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-// DeviceGetUtilizationRates is how busy SMs and memory are, in percent. A GPU in MIG mode does not know.
-func DeviceGetUtilizationRates(d *engine.Device, u *abi.Utilization_t) (ret abi.Return) {
+// DeviceGetUtilizationRates is how busy SMs and memory are, in percent. A part of which the profile does not tell is 0, if it
+// tells of the other. A GPU in MIG mode does not know.
+func DeviceGetUtilizationRates(d *engine.Device, u *abi.Utilization_t) abi.Return {
 	now := d.Readings().Utilization
-	u.Gpu, u.Memory, ret = pair(now.GPU, now.Memory)
-	return ret
+	if !now.GPU.Valid && !now.Memory.Valid {
+		return abi.ERROR_NOT_SUPPORTED
+	}
+	*u = abi.Utilization_t{Gpu: now.GPU.Or(0), Memory: now.Memory.Or(0)}
+	return abi.SUCCESS
 }
 
 // samplingPeriod is the period, in µs, over which engine loads are averaged. Real boards answer a sixth of a second.

@@ -48,6 +48,7 @@ func boardA100Pcie_80gb() *Board {
 			Brand:           Opt[string]{"nvidia", true},
 			BoardPartNumber: Opt[string]{"900-21001-0020-100", true},
 			GPUPartNumber:   Opt[string]{"20B5-893-A1", true},
+			BoardID:         Opt[uint32]{9984, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"92.00.A0.00.05", true},
 			Architecture:    Opt[string]{"ampere", true},
@@ -433,6 +434,7 @@ func boardA100Pcie_80gb() *Board {
 	d.Index = 1
 	d.UUID = "GPU-c61e6a0d-2b39-4c6f-9f3c-71a2be0a4c42"
 	d.MinorNumber = Opt[uint32]{1, true}
+	d.BoardID = Opt[uint32]{14336, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 56,
 	}, true}
@@ -441,6 +443,7 @@ func boardA100Pcie_80gb() *Board {
 	d.Index = 2
 	d.UUID = "GPU-8d2f4d0b-0f7c-4d0a-8a76-3b0f3f6b7d23"
 	d.MinorNumber = Opt[uint32]{2, true}
+	d.BoardID = Opt[uint32]{43008, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 168,
 	}, true}
@@ -449,6 +452,7 @@ func boardA100Pcie_80gb() *Board {
 	d.Index = 3
 	d.UUID = "GPU-1b7e9c55-94d3-4a61-b2de-5e9f20c8ea34"
 	d.MinorNumber = Opt[uint32]{3, true}
+	d.BoardID = Opt[uint32]{47104, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 184,
 	}, true}
@@ -465,6 +469,7 @@ func boardA100Sxm4_40gb() *Board {
 			Serial:          Opt[string]{"1652021054310", true},
 			BoardPartNumber: Opt[string]{"692-2G506-0200-003", true},
 			GPUPartNumber:   Opt[string]{"20B0-884-A1", true},
+			BoardID:         Opt[uint32]{1536, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"92.00.45.00.03", true},
 			Architecture:    Opt[string]{"ampere", true},
@@ -873,6 +878,7 @@ func boardA100Sxm4_40gb() *Board {
 	d.UUID = "GPU-aaea7228-1426-4ff5-ba26-2475d32a0c46"
 	d.MinorNumber = Opt[uint32]{1, true}
 	d.Serial = Opt[string]{"1652021054311", true}
+	d.BoardID = Opt[uint32]{1792, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 7,
 	}, true}
@@ -883,6 +889,7 @@ func boardA100Sxm4_40gb() *Board {
 	d.UUID = "GPU-f8d0e05d-3422-4855-99e1-63968ea5e33a"
 	d.MinorNumber = Opt[uint32]{2, true}
 	d.Serial = Opt[string]{"1652021054312", true}
+	d.BoardID = Opt[uint32]{2048, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 8,
 	}, true}
@@ -893,6 +900,7 @@ func boardA100Sxm4_40gb() *Board {
 	d.UUID = "GPU-1b386c88-dd85-43d0-a8ea-3773364b44b1"
 	d.MinorNumber = Opt[uint32]{3, true}
 	d.Serial = Opt[string]{"1652021054313", true}
+	d.BoardID = Opt[uint32]{2304, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 9,
 	}, true}
@@ -903,6 +911,7 @@ func boardA100Sxm4_40gb() *Board {
 	d.UUID = "GPU-b4bc60ed-55bd-4cb9-ad63-74307e564e05"
 	d.MinorNumber = Opt[uint32]{4, true}
 	d.Serial = Opt[string]{"1652021054314", true}
+	d.BoardID = Opt[uint32]{2560, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 10,
 	}, true}
@@ -913,6 +922,7 @@ func boardA100Sxm4_40gb() *Board {
 	d.UUID = "GPU-cf9ff91f-c0ef-4d8d-9dd7-589af01db07a"
 	d.MinorNumber = Opt[uint32]{5, true}
 	d.Serial = Opt[string]{"1652021054315", true}
+	d.BoardID = Opt[uint32]{2816, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 11,
 	}, true}
@@ -923,6 +933,7 @@ func boardA100Sxm4_40gb() *Board {
 	d.UUID = "GPU-ac0035d1-79d3-4e69-ae10-72899554f09b"
 	d.MinorNumber = Opt[uint32]{6, true}
 	d.Serial = Opt[string]{"1652021054316", true}
+	d.BoardID = Opt[uint32]{3072, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 12,
 	}, true}
@@ -933,6 +944,7 @@ func boardA100Sxm4_40gb() *Board {
 	d.UUID = "GPU-7b2ac20f-70cc-434f-b5d7-d444191453ce"
 	d.MinorNumber = Opt[uint32]{7, true}
 	d.Serial = Opt[string]{"1652021054317", true}
+	d.BoardID = Opt[uint32]{3328, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 13,
 	}, true}
@@ -950,6 +962,7 @@ func boardA100Sxm4_80gb() *Board {
 			Serial:          Opt[string]{"1652022067410", true},
 			BoardPartNumber: Opt[string]{"692-2G506-0212-002", true},
 			GPUPartNumber:   Opt[string]{"20B2-895-A1", true},
+			BoardID:         Opt[uint32]{256, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"92.00.36.00.02", true},
 			Architecture:    Opt[string]{"ampere", true},
@@ -1288,6 +1301,7 @@ func boardA100Sxm4_80gb() *Board {
 	d.UUID = "GPU-5966eb44-e0c6-4744-9511-3dc30e9a8df5"
 	d.MinorNumber = Opt[uint32]{1, true}
 	d.Serial = Opt[string]{"1652022067411", true}
+	d.BoardID = Opt[uint32]{16640, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 65,
 	}, true}
@@ -1298,6 +1312,7 @@ func boardA100Sxm4_80gb() *Board {
 	d.UUID = "GPU-b9c48cb0-1720-400e-8ca8-2984fcb042d9"
 	d.MinorNumber = Opt[uint32]{2, true}
 	d.Serial = Opt[string]{"1652022067412", true}
+	d.BoardID = Opt[uint32]{33024, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 129,
 	}, true}
@@ -1308,6 +1323,7 @@ func boardA100Sxm4_80gb() *Board {
 	d.UUID = "GPU-a83c546d-bc4d-43dc-96c9-3f01a9f18630"
 	d.MinorNumber = Opt[uint32]{3, true}
 	d.Serial = Opt[string]{"1652022067413", true}
+	d.BoardID = Opt[uint32]{49408, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 193,
 	}, true}
@@ -1323,6 +1339,7 @@ func boardA10g() *Board {
 			Name:          Opt[string]{"NVIDIA A10G", true},
 			Brand:         Opt[string]{"nvidia", true},
 			Serial:        Opt[string]{"1362265579105", true},
+			BoardID:       Opt[uint32]{30, true},
 			MultiGPUBoard: Opt[bool]{false, true},
 			VBIOSVersion:  Opt[string]{"94.02.75.00.01", true},
 			Architecture:  Opt[string]{"ampere", true},
@@ -1354,6 +1371,7 @@ func boardA10g() *Board {
 			PCIe: PCIe{
 				MaxLinkGen:            Opt[uint32]{4, true},
 				CurrentLinkGen:        Opt[uint32]{1, true},
+				MaxDeviceLinkGen:      Opt[uint32]{4, true},
 				MaxLinkWidth:          Opt[uint32]{16, true},
 				CurrentLinkWidth:      Opt[uint32]{8, true},
 				ReplayCounter:         Opt[uint64]{0, true},
@@ -1526,6 +1544,7 @@ func boardA30() *Board {
 			Name:         Opt[string]{"NVIDIA A30", true},
 			Brand:        Opt[string]{"nvidia", true},
 			Serial:       Opt[string]{"1321223045518", true},
+			BoardID:      Opt[uint32]{2816, true},
 			Architecture: Opt[string]{"ampere", true},
 			ComputeCapability: ComputeCapability{
 				Major: Opt[uint32]{8, true},
@@ -1720,6 +1739,7 @@ func boardB200() *Board {
 			Serial:          Opt[string]{"1654525091260", true},
 			BoardPartNumber: Opt[string]{"692-2G525-0220-500", true},
 			GPUPartNumber:   Opt[string]{"2901-886-A1", true},
+			BoardID:         Opt[uint32]{36608, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"97.00.FA.00.09", true},
 			Architecture:    Opt[string]{"blackwell", true},
@@ -2066,6 +2086,7 @@ func boardB200() *Board {
 	d.MinorNumber = Opt[uint32]{1, true}
 	d.PDI = Opt[uint64]{494718493916308369, true}
 	d.Serial = Opt[string]{"1654525091261", true}
+	d.BoardID = Opt[uint32]{36864, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 144,
 	}, true}
@@ -2086,6 +2107,7 @@ func boardB200() *Board {
 	d.MinorNumber = Opt[uint32]{2, true}
 	d.PDI = Opt[uint64]{6178462830947420465, true}
 	d.Serial = Opt[string]{"1654525091262", true}
+	d.BoardID = Opt[uint32]{38400, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 150,
 	}, true}
@@ -2107,6 +2129,7 @@ func boardB200() *Board {
 	d.MinorNumber = Opt[uint32]{3, true}
 	d.PDI = Opt[uint64]{6703246722898671539, true}
 	d.Serial = Opt[string]{"1654525091263", true}
+	d.BoardID = Opt[uint32]{38656, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 151,
 	}, true}
@@ -2128,6 +2151,7 @@ func boardB200() *Board {
 	d.MinorNumber = Opt[uint32]{4, true}
 	d.PDI = Opt[uint64]{3084802969547923003, true}
 	d.Serial = Opt[string]{"1654525091264", true}
+	d.BoardID = Opt[uint32]{50176, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 196,
 	}, true}
@@ -2149,6 +2173,7 @@ func boardB200() *Board {
 	d.MinorNumber = Opt[uint32]{5, true}
 	d.PDI = Opt[uint64]{15218248334702228684, true}
 	d.Serial = Opt[string]{"1654525091265", true}
+	d.BoardID = Opt[uint32]{50432, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 197,
 	}, true}
@@ -2170,6 +2195,7 @@ func boardB200() *Board {
 	d.MinorNumber = Opt[uint32]{6, true}
 	d.PDI = Opt[uint64]{237520177975195736, true}
 	d.Serial = Opt[string]{"1654525091266", true}
+	d.BoardID = Opt[uint32]{51968, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 203,
 	}, true}
@@ -2191,6 +2217,7 @@ func boardB200() *Board {
 	d.MinorNumber = Opt[uint32]{7, true}
 	d.PDI = Opt[uint64]{12640147010920866961, true}
 	d.Serial = Opt[string]{"1654525091267", true}
+	d.BoardID = Opt[uint32]{52224, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 204,
 	}, true}
@@ -2219,6 +2246,7 @@ func boardDgxH100() *Board {
 			Serial:          Opt[string]{"1652723075675", true},
 			BoardPartNumber: Opt[string]{"692-2G520-0200-000", true},
 			GPUPartNumber:   Opt[string]{"2330-885-A1", true},
+			BoardID:         Opt[uint32]{6912, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"96.00.99.00.01", true},
 			Architecture:    Opt[string]{"hopper", true},
@@ -2806,6 +2834,7 @@ func boardDgxH100() *Board {
 	d.MinorNumber = Opt[uint32]{1, true}
 	d.PDI = Opt[uint64]{9088827355729378197, true}
 	d.Serial = Opt[string]{"1652723088567", true}
+	d.BoardID = Opt[uint32]{17152, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787237936412000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{130280, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -2829,6 +2858,7 @@ func boardDgxH100() *Board {
 	d.MinorNumber = Opt[uint32]{2, true}
 	d.PDI = Opt[uint64]{7526600959799008828, true}
 	d.Serial = Opt[string]{"1652723013153", true}
+	d.BoardID = Opt[uint32]{20992, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787237930544000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{102741, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -2852,6 +2882,7 @@ func boardDgxH100() *Board {
 	d.PDI = Opt[uint64]{4789472774767849650, true}
 	d.Serial = Opt[string]{"1652723011071", true}
 	d.BoardPartNumber = Opt[string]{"965-2G520-A800-000", true}
+	d.BoardID = Opt[uint32]{24832, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238404234000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{92480, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -2875,6 +2906,7 @@ func boardDgxH100() *Board {
 	d.MinorNumber = Opt[uint32]{4, true}
 	d.PDI = Opt[uint64]{8105068520399115264, true}
 	d.Serial = Opt[string]{"1652723054516", true}
+	d.BoardID = Opt[uint32]{40192, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238189388000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{95106, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -2897,6 +2929,7 @@ func boardDgxH100() *Board {
 	d.MinorNumber = Opt[uint32]{5, true}
 	d.PDI = Opt[uint64]{6447244474859238635, true}
 	d.Serial = Opt[string]{"1652723038277", true}
+	d.BoardID = Opt[uint32]{49920, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238306582000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{92698, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -2917,6 +2950,7 @@ func boardDgxH100() *Board {
 	d.MinorNumber = Opt[uint32]{6, true}
 	d.PDI = Opt[uint64]{8919546305204535924, true}
 	d.Serial = Opt[string]{"1652723028887", true}
+	d.BoardID = Opt[uint32]{53504, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238081066000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{133594, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -2939,6 +2973,7 @@ func boardDgxH100() *Board {
 	d.MinorNumber = Opt[uint32]{7, true}
 	d.PDI = Opt[uint64]{8159788709525666398, true}
 	d.Serial = Opt[string]{"1652723027353", true}
+	d.BoardID = Opt[uint32]{57088, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238153433000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{92203, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -2964,6 +2999,7 @@ func boardGb10() *Board {
 		Properties: Properties{
 			Name:         Opt[string]{"NVIDIA GB10", true},
 			Brand:        Opt[string]{"nvidia_rtx", true},
+			BoardID:      Opt[uint32]{983296, true},
 			Architecture: Opt[string]{"blackwell", true},
 			ComputeCapability: ComputeCapability{
 				Major: Opt[uint32]{12, true},
@@ -3042,6 +3078,7 @@ func boardGb200() *Board {
 			Serial:          Opt[string]{"1653024071520", true},
 			BoardPartNumber: Opt[string]{"900-2G548-A801-000", true},
 			GPUPartNumber:   Opt[string]{"2941-892-A1", true},
+			BoardID:         Opt[uint32]{10496, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"97.00.B9.00.69", true},
 			Architecture:    Opt[string]{"blackwell", true},
@@ -3637,6 +3674,7 @@ func boardGb200() *Board {
 	d.UUID = "GPU-82954890-7e9d-4dc1-b231-794953aa0d04"
 	d.MinorNumber = Opt[uint32]{1, true}
 	d.PDI = Opt[uint64]{15728294984589748287, true}
+	d.BoardID = Opt[uint32]{16128, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787268778037000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{60789, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -3661,6 +3699,7 @@ func boardGb200() *Board {
 	d.PDI = Opt[uint64]{11497099867858368052, true}
 	d.GraceCPUPair = Opt[uint32]{1, true}
 	d.Serial = Opt[string]{"1653024071521", true}
+	d.BoardID = Opt[uint32]{39936, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787268776039000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{58897, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -3684,6 +3723,7 @@ func boardGb200() *Board {
 	d.PDI = Opt[uint64]{7528311119091107075, true}
 	d.GraceCPUPair = Opt[uint32]{1, true}
 	d.Serial = Opt[string]{"1653024071521", true}
+	d.BoardID = Opt[uint32]{45568, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787268882942000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{54316, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -3715,6 +3755,7 @@ func boardGb300() *Board {
 			Serial:          Opt[string]{"1478630641378", true},
 			BoardPartNumber: Opt[string]{"900-2G548-0081-000", true},
 			GPUPartNumber:   Opt[string]{"31C2-893-A1", true},
+			BoardID:         Opt[uint32]{525824, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"97.10.4A.00.1A", true},
 			Architecture:    Opt[string]{"blackwell", true},
@@ -4162,6 +4203,7 @@ func boardGb300() *Board {
 	d.UUID = "GPU-988536bc-8dc3-44bb-83a0-02e63b0385ee"
 	d.MinorNumber = Opt[uint32]{1, true}
 	d.PDI = Opt[uint64]{7221585143553264463, true}
+	d.BoardID = Opt[uint32]{591360, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787262951236000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{23732, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -4185,6 +4227,7 @@ func boardGb300() *Board {
 	d.PDI = Opt[uint64]{5294226657397699371, true}
 	d.GraceCPUPair = Opt[uint32]{1, true}
 	d.Serial = Opt[string]{"1361981803420", true}
+	d.BoardID = Opt[uint32]{1574400, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787262953472000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{61130, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -4209,6 +4252,7 @@ func boardGb300() *Board {
 	d.PDI = Opt[uint64]{8120113745025780299, true}
 	d.GraceCPUPair = Opt[uint32]{1, true}
 	d.Serial = Opt[string]{"1361981803420", true}
+	d.BoardID = Opt[uint32]{1639936, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787262954287000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{58648, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -4239,6 +4283,7 @@ func boardGh200() *Board {
 			Serial:          Opt[string]{"1653925004418", true},
 			BoardPartNumber: Opt[string]{"900-2G530-0060-000", true},
 			GPUPartNumber:   Opt[string]{"2342-888-A1", true},
+			BoardID:         Opt[uint32]{56576, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"96.00.8D.00.03", true},
 			Architecture:    Opt[string]{"hopper", true},
@@ -4585,6 +4630,7 @@ func boardH100() *Board {
 			Serial:          Opt[string]{"1652723045117", true},
 			BoardPartNumber: Opt[string]{"692-2G520-0200-000", true},
 			GPUPartNumber:   Opt[string]{"2330-885-A1", true},
+			BoardID:         Opt[uint32]{21248, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"96.00.99.00.01", true},
 			Architecture:    Opt[string]{"hopper", true},
@@ -4986,6 +5032,7 @@ func boardH100() *Board {
 	d.MinorNumber = Opt[uint32]{1, true}
 	d.PDI = Opt[uint64]{580389856847491177, true}
 	d.Serial = Opt[string]{"1652723045118", true}
+	d.BoardID = Opt[uint32]{25600, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787237936412000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{130280, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -5009,6 +5056,7 @@ func boardH100() *Board {
 	d.MinorNumber = Opt[uint32]{2, true}
 	d.PDI = Opt[uint64]{1963679071243630109, true}
 	d.Serial = Opt[string]{"1652723045119", true}
+	d.BoardID = Opt[uint32]{29952, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787237930544000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{102741, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -5032,6 +5080,7 @@ func boardH100() *Board {
 	d.PDI = Opt[uint64]{15496712252762627001, true}
 	d.Serial = Opt[string]{"1652723045120", true}
 	d.BoardPartNumber = Opt[string]{"965-2G520-A800-000", true}
+	d.BoardID = Opt[uint32]{34304, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238404234000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{92480, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -5055,6 +5104,7 @@ func boardH100() *Board {
 	d.MinorNumber = Opt[uint32]{4, true}
 	d.PDI = Opt[uint64]{8789528592075558353, true}
 	d.Serial = Opt[string]{"1652723045121", true}
+	d.BoardID = Opt[uint32]{38656, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238189388000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{95106, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -5077,6 +5127,7 @@ func boardH100() *Board {
 	d.MinorNumber = Opt[uint32]{5, true}
 	d.PDI = Opt[uint64]{7625622761294746024, true}
 	d.Serial = Opt[string]{"1652723045122", true}
+	d.BoardID = Opt[uint32]{43008, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238306582000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{92698, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -5097,6 +5148,7 @@ func boardH100() *Board {
 	d.MinorNumber = Opt[uint32]{6, true}
 	d.PDI = Opt[uint64]{15295586253008328357, true}
 	d.Serial = Opt[string]{"1652723045123", true}
+	d.BoardID = Opt[uint32]{47360, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238081066000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{133594, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -5119,6 +5171,7 @@ func boardH100() *Board {
 	d.MinorNumber = Opt[uint32]{7, true}
 	d.PDI = Opt[uint64]{13456042374451999017, true}
 	d.Serial = Opt[string]{"1652723045124", true}
+	d.BoardID = Opt[uint32]{51712, true}
 	d.InfoROM.BBXFlushTimestampUS = Opt[uint64]{1787238153433000, true}
 	d.InfoROM.BBXFlushDurationUS = Opt[uint64]{92203, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
@@ -5145,6 +5198,7 @@ func boardH100Nvl() *Board {
 			Name:         Opt[string]{"NVIDIA H100 NVL", true},
 			Brand:        Opt[string]{"nvidia", true},
 			Serial:       Opt[string]{"1653424019206", true},
+			BoardID:      Opt[uint32]{65536, true},
 			Architecture: Opt[string]{"hopper", true},
 			ComputeCapability: ComputeCapability{
 				Major: Opt[uint32]{9, true},
@@ -5367,6 +5421,7 @@ func boardH100Pcie() *Board {
 			Name:         Opt[string]{"NVIDIA H100 PCIe", true},
 			Brand:        Opt[string]{"nvidia", true},
 			Serial:       Opt[string]{"1652823037719", true},
+			BoardID:      Opt[uint32]{256, true},
 			Architecture: Opt[string]{"hopper", true},
 			ComputeCapability: ComputeCapability{
 				Major: Opt[uint32]{9, true},
@@ -5595,6 +5650,7 @@ func boardH200() *Board {
 			Serial:          Opt[string]{"1654024088530", true},
 			BoardPartNumber: Opt[string]{"695-2G520-0280-001", true},
 			GPUPartNumber:   Opt[string]{"2335-895-A1", true},
+			BoardID:         Opt[uint32]{768, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"96.00.A5.00.03", true},
 			Architecture:    Opt[string]{"hopper", true},
@@ -5983,6 +6039,7 @@ func boardH200() *Board {
 	d.MinorNumber = Opt[uint32]{1, true}
 	d.PDI = Opt[uint64]{2165357450117102285, true}
 	d.Serial = Opt[string]{"1654024088531", true}
+	d.BoardID = Opt[uint32]{8960, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 35,
 	}, true}
@@ -5994,6 +6051,7 @@ func boardH200() *Board {
 	d.MinorNumber = Opt[uint32]{2, true}
 	d.PDI = Opt[uint64]{682325443815324177, true}
 	d.Serial = Opt[string]{"1654024088532", true}
+	d.BoardID = Opt[uint32]{17152, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 67,
 	}, true}
@@ -6005,6 +6063,7 @@ func boardH200() *Board {
 	d.MinorNumber = Opt[uint32]{3, true}
 	d.PDI = Opt[uint64]{235891002577832194, true}
 	d.Serial = Opt[string]{"1654024088533", true}
+	d.BoardID = Opt[uint32]{25344, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 99,
 	}, true}
@@ -6016,6 +6075,7 @@ func boardH200() *Board {
 	d.MinorNumber = Opt[uint32]{4, true}
 	d.PDI = Opt[uint64]{10433855458467323564, true}
 	d.Serial = Opt[string]{"1654024088534", true}
+	d.BoardID = Opt[uint32]{33536, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 131,
 	}, true}
@@ -6027,6 +6087,7 @@ func boardH200() *Board {
 	d.MinorNumber = Opt[uint32]{5, true}
 	d.PDI = Opt[uint64]{13989253957201529896, true}
 	d.Serial = Opt[string]{"1654024088535", true}
+	d.BoardID = Opt[uint32]{41728, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 163,
 	}, true}
@@ -6038,6 +6099,7 @@ func boardH200() *Board {
 	d.MinorNumber = Opt[uint32]{6, true}
 	d.PDI = Opt[uint64]{6486641156364578723, true}
 	d.Serial = Opt[string]{"1654024088536", true}
+	d.BoardID = Opt[uint32]{49920, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 195,
 	}, true}
@@ -6049,6 +6111,7 @@ func boardH200() *Board {
 	d.MinorNumber = Opt[uint32]{7, true}
 	d.PDI = Opt[uint64]{11519295372712676415, true}
 	d.Serial = Opt[string]{"1654024088537", true}
+	d.BoardID = Opt[uint32]{58112, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 227,
 	}, true}
@@ -6064,6 +6127,7 @@ func boardJetsonThor() *Board {
 			Name:          Opt[string]{"NVIDIA Thor", true},
 			Brand:         Opt[string]{"unknown", true},
 			GPUPartNumber: Opt[string]{"2B00--A1", true},
+			BoardID:       Opt[uint32]{256, true},
 			Architecture:  Opt[string]{"blackwell", true},
 			ComputeCapability: ComputeCapability{
 				Major: Opt[uint32]{11, true},
@@ -6122,6 +6186,7 @@ func boardL4() *Board {
 			Serial:          Opt[string]{"1556683682728", true},
 			BoardPartNumber: Opt[string]{"900-2G193-0000-001", true},
 			GPUPartNumber:   Opt[string]{"27B8-895-A1", true},
+			BoardID:         Opt[uint32]{256, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"95.04.29.00.06", true},
 			Architecture:    Opt[string]{"ada", true},
@@ -6341,6 +6406,7 @@ func boardL4() *Board {
 	d.UUID = "GPU-e22b3c86-f7e1-4061-a1d5-1a56c7392e1a"
 	d.MinorNumber = Opt[uint32]{0, true}
 	d.Serial = Opt[string]{"1528663361680", true}
+	d.BoardID = Opt[uint32]{49408, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 193,
 	}, true}
@@ -6362,6 +6428,7 @@ func boardL40s() *Board {
 			Serial:          Opt[string]{"1579378873807", true},
 			BoardPartNumber: Opt[string]{"900-2G133-A880-000", true},
 			GPUPartNumber:   Opt[string]{"26B9-896-A1", true},
+			BoardID:         Opt[uint32]{12288, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"95.02.66.00.15", true},
 			Architecture:    Opt[string]{"ada", true},
@@ -6592,6 +6659,7 @@ func boardMixed() *Board {
 			Serial:          Opt[string]{"1562519047213", true},
 			BoardPartNumber: Opt[string]{"900-2G183-A800-001", true},
 			GPUPartNumber:   Opt[string]{"1EB8-895-A1", true},
+			BoardID:         Opt[uint32]{15104, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"90.04.96.00.02", true},
 			Architecture:    Opt[string]{"turing", true},
@@ -6800,6 +6868,7 @@ func boardMixed() *Board {
 	d.Serial = Opt[string]{"1654523007714", true}
 	d.BoardPartNumber = Opt[string]{"900-2G193-0000-001", true}
 	d.GPUPartNumber = Opt[string]{"27B8-895-A1", true}
+	d.BoardID = Opt[uint32]{24064, true}
 	d.VBIOSVersion = Opt[string]{"95.04.29.00.06", true}
 	d.Architecture = Opt[string]{"ada", true}
 	d.ComputeCapability.Major = Opt[uint32]{8, true}
@@ -6913,6 +6982,7 @@ func boardMixed() *Board {
 	d.Serial = Opt[string]{"1653023019961", true}
 	d.BoardPartNumber = Opt[string]{"900-2G133-A880-000", true}
 	d.GPUPartNumber = Opt[string]{"26B9-896-A1", true}
+	d.BoardID = Opt[uint32]{44800, true}
 	d.VBIOSVersion = Opt[string]{"95.02.66.00.15", true}
 	d.Architecture = Opt[string]{"ada", true}
 	d.ComputeCapability.Major = Opt[uint32]{8, true}
@@ -7017,6 +7087,7 @@ func boardMixed() *Board {
 	d.Serial = Opt[string]{}
 	d.BoardPartNumber = Opt[string]{}
 	d.GPUPartNumber = Opt[string]{"2702-400-A1", true}
+	d.BoardID = Opt[uint32]{55296, true}
 	d.VBIOSVersion = Opt[string]{"95.03.44.00.B2", true}
 	d.Architecture = Opt[string]{"ada", true}
 	d.ComputeCapability.Major = Opt[uint32]{8, true}
@@ -7106,6 +7177,7 @@ func boardRtx_2080Super() *Board {
 			Name:          Opt[string]{"NVIDIA GeForce RTX 2080 SUPER", true},
 			Brand:         Opt[string]{"geforce", true},
 			GPUPartNumber: Opt[string]{"1E81-450-A1", true},
+			BoardID:       Opt[uint32]{3072, true},
 			MultiGPUBoard: Opt[bool]{false, true},
 			VBIOSVersion:  Opt[string]{"90.04.7A.40.73", true},
 			Architecture:  Opt[string]{"turing", true},
@@ -7266,6 +7338,7 @@ func boardRtx_3090() *Board {
 		Properties: Properties{
 			Name:          Opt[string]{"NVIDIA GeForce RTX 3090", true},
 			Brand:         Opt[string]{"geforce", true},
+			BoardID:       Opt[uint32]{16, true},
 			MultiGPUBoard: Opt[bool]{false, true},
 			VBIOSVersion:  Opt[string]{"94.02.71.40.72", true},
 			Architecture:  Opt[string]{"ampere", true},
@@ -7427,6 +7500,7 @@ func boardRtx_4080Super() *Board {
 			Name:          Opt[string]{"NVIDIA GeForce RTX 4080 SUPER", true},
 			Brand:         Opt[string]{"geforce", true},
 			GPUPartNumber: Opt[string]{"2702-400-A1", true},
+			BoardID:       Opt[uint32]{256, true},
 			MultiGPUBoard: Opt[bool]{false, true},
 			VBIOSVersion:  Opt[string]{"95.03.44.00.B2", true},
 			Architecture:  Opt[string]{"ada", true},
@@ -7593,6 +7667,7 @@ func boardRtx_4090() *Board {
 			Name:          Opt[string]{"NVIDIA GeForce RTX 4090", true},
 			Brand:         Opt[string]{"geforce", true},
 			GPUPartNumber: Opt[string]{"2684-300-A1", true},
+			BoardID:       Opt[uint32]{33792, true},
 			MultiGPUBoard: Opt[bool]{false, true},
 			VBIOSVersion:  Opt[string]{"95.02.18.80.5F", true},
 			Architecture:  Opt[string]{"ada", true},
@@ -7786,6 +7861,7 @@ func boardRtx_5090() *Board {
 			Brand:         Opt[string]{"geforce", true},
 			Serial:        Opt[string]{"0", true},
 			GPUPartNumber: Opt[string]{"2B85-300-A1", true},
+			BoardID:       Opt[uint32]{512, true},
 			MultiGPUBoard: Opt[bool]{false, true},
 			VBIOSVersion:  Opt[string]{"98.02.2E.40.61", true},
 			Architecture:  Opt[string]{"blackwell", true},
@@ -7949,6 +8025,7 @@ func boardRtxPro_6000Server() *Board {
 			Name:         Opt[string]{"NVIDIA RTX PRO 6000 Blackwell Server Edition", true},
 			Brand:        Opt[string]{"nvidia", true},
 			Serial:       Opt[string]{"1791825028340", true},
+			BoardID:      Opt[uint32]{16896, true},
 			Architecture: Opt[string]{"blackwell", true},
 			ComputeCapability: ComputeCapability{
 				Major: Opt[uint32]{12, true},
@@ -8258,6 +8335,7 @@ func boardRtxPro_6000Server() *Board {
 	d.UUID = "GPU-81590797-8c2a-40b1-be52-6760c97ce057"
 	d.MinorNumber = Opt[uint32]{1, true}
 	d.Serial = Opt[string]{"1791825028341", true}
+	d.BoardID = Opt[uint32]{35840, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 140,
 	}, true}
@@ -8269,6 +8347,7 @@ func boardRtxPro_6000Server() *Board {
 	d.UUID = "GPU-d3e03022-7a5f-4e57-9751-394850fe3092"
 	d.MinorNumber = Opt[uint32]{2, true}
 	d.Serial = Opt[string]{"1791825028342", true}
+	d.BoardID = Opt[uint32]{66560, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Domain: 1,
 		Bus:    4,
@@ -8280,6 +8359,7 @@ func boardRtxPro_6000Server() *Board {
 	d.UUID = "GPU-279a9423-87fe-4804-aab1-68de5bbb635c"
 	d.MinorNumber = Opt[uint32]{3, true}
 	d.Serial = Opt[string]{"1791825028343", true}
+	d.BoardID = Opt[uint32]{116736, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Domain: 1,
 		Bus:    200,
@@ -8300,6 +8380,7 @@ func boardT4() *Board {
 			Serial:          Opt[string]{"1562519033871", true},
 			BoardPartNumber: Opt[string]{"900-2G183-A800-001", true},
 			GPUPartNumber:   Opt[string]{"1EB8-895-A1", true},
+			BoardID:         Opt[uint32]{30, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"90.04.96.00.02", true},
 			Architecture:    Opt[string]{"turing", true},
@@ -8512,6 +8593,7 @@ func boardT4VgpuHost() *Board {
 			Serial:          Opt[string]{"1562519033872", true},
 			BoardPartNumber: Opt[string]{"900-2G183-A800-001", true},
 			GPUPartNumber:   Opt[string]{"1EB8-895-A1", true},
+			BoardID:         Opt[uint32]{30, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"90.04.96.00.02", true},
 			Architecture:    Opt[string]{"turing", true},
@@ -8970,6 +9052,7 @@ func boardV100Sxm2_32gb() *Board {
 			Brand:           Opt[string]{"tesla", true},
 			Serial:          Opt[string]{"1375461893032", true},
 			BoardPartNumber: Opt[string]{"900-2G503-0430-000", true},
+			BoardID:         Opt[uint32]{1536, true},
 			MultiGPUBoard:   Opt[bool]{false, true},
 			VBIOSVersion:    Opt[string]{"88.00.80.00.01", true},
 			Architecture:    Opt[string]{"volta", true},
@@ -9003,6 +9086,7 @@ func boardV100Sxm2_32gb() *Board {
 			PCIe: PCIe{
 				MaxLinkGen:            Opt[uint32]{3, true},
 				CurrentLinkGen:        Opt[uint32]{3, true},
+				MaxDeviceLinkGen:      Opt[uint32]{3, true},
 				MaxLinkWidth:          Opt[uint32]{16, true},
 				CurrentLinkWidth:      Opt[uint32]{2, true},
 				ReplayCounter:         Opt[uint64]{0, true},
@@ -9347,6 +9431,7 @@ func boardV100Sxm2_32gb() *Board {
 	d.UUID = "GPU-0c2b52e7-bea0-41ae-9df8-ea6254ddd975"
 	d.MinorNumber = Opt[uint32]{1, true}
 	d.Serial = Opt[string]{"1446212431409", true}
+	d.BoardID = Opt[uint32]{1792, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 7,
 	}, true}
@@ -9356,6 +9441,7 @@ func boardV100Sxm2_32gb() *Board {
 	d.UUID = "GPU-3c7d19f8-3e90-4cf1-914b-a9821bf0a489"
 	d.MinorNumber = Opt[uint32]{2, true}
 	d.Serial = Opt[string]{"1389869489129", true}
+	d.BoardID = Opt[uint32]{2560, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 10,
 	}, true}
@@ -9365,6 +9451,7 @@ func boardV100Sxm2_32gb() *Board {
 	d.UUID = "GPU-6c36797e-eb68-4499-9028-a491975c0203"
 	d.MinorNumber = Opt[uint32]{3, true}
 	d.Serial = Opt[string]{"1554980857055", true}
+	d.BoardID = Opt[uint32]{2816, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 11,
 	}, true}
@@ -9374,6 +9461,7 @@ func boardV100Sxm2_32gb() *Board {
 	d.UUID = "GPU-0305cbab-aea1-4e5a-83c0-9f10ec084fa6"
 	d.MinorNumber = Opt[uint32]{4, true}
 	d.Serial = Opt[string]{"1633949503840", true}
+	d.BoardID = Opt[uint32]{34048, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 133,
 	}, true}
@@ -9383,6 +9471,7 @@ func boardV100Sxm2_32gb() *Board {
 	d.UUID = "GPU-526a5282-0840-465c-a499-fd3a78b7e352"
 	d.MinorNumber = Opt[uint32]{5, true}
 	d.Serial = Opt[string]{"1642208099522", true}
+	d.BoardID = Opt[uint32]{34304, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 134,
 	}, true}
@@ -9392,6 +9481,7 @@ func boardV100Sxm2_32gb() *Board {
 	d.UUID = "GPU-06858bf9-a399-435b-b9e2-c8cd014931bd"
 	d.MinorNumber = Opt[uint32]{6, true}
 	d.Serial = Opt[string]{"1481276306341", true}
+	d.BoardID = Opt[uint32]{35072, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 137,
 	}, true}
@@ -9401,6 +9491,7 @@ func boardV100Sxm2_32gb() *Board {
 	d.UUID = "GPU-1109146a-49ff-4fdc-8844-1873a720936c"
 	d.MinorNumber = Opt[uint32]{7, true}
 	d.Serial = Opt[string]{"1613970809026", true}
+	d.BoardID = Opt[uint32]{35328, true}
 	d.PCI.BusID = Opt[BusID]{BusID{
 		Bus: 138,
 	}, true}
@@ -9566,6 +9657,7 @@ func boardVgpuRtxa6000_24q() *Board {
 			Name:          Opt[string]{"NVIDIA RTXA6000-24Q", true},
 			Brand:         Opt[string]{"nvidia_vws", true},
 			GPUPartNumber: Opt[string]{"2230-875-A1", true},
+			BoardID:       Opt[uint32]{16, true},
 			MultiGPUBoard: Opt[bool]{false, true},
 			VBIOSVersion:  Opt[string]{"00.00.00.00.00", true},
 			Architecture:  Opt[string]{"ampere", true},

@@ -149,7 +149,7 @@ func (b *builder) devices(count uint32) ([]Device, error) {
 		return nil, err
 	}
 	b.template = template.Properties
-	devices := make([]Device, count)
+	devices, numbered := make([]Device, count), make([]bool, count)
 	used := identities{uuids: map[UUID]bool{}, minors: map[uint32]bool{}}
 	for i := range b.base {
 		used.uuids[b.base[i].UUID] = true
@@ -165,8 +165,16 @@ func (b *builder) devices(count uint32) ([]Device, error) {
 			}
 		}
 		entry := b.entries[uint32(i)]
+		var like *Device // the complete device that this one starts from
+		if len(b.base) > 0 {
+			like = &b.base[0]
+		}
+		if i < len(b.base) {
+			like = &b.base[i]
+		}
 		if name := find(entry, "extends"); name != nil && !absent(resolve(name)) {
-			if err := b.like(name, d, i); err != nil {
+			var err error
+			if like, err = b.like(name, d, i); err != nil {
 				return nil, err
 			}
 		}
@@ -180,26 +188,98 @@ func (b *builder) devices(count uint32) ([]Device, error) {
 			}
 		}
 		d.Extends = Opt[string]{}
-		used.complete(d, len(b.base) > 0 && b.base[0].PDI.Valid)
+		if n := b.given(entry, "pci", "bus_id"); n != nil && absent(resolve(n)) {
+			return nil, wrong(n, "devices[%d].pci.bus_id: every GPU has an address: leave it out to have one generated", i)
+		}
+		kept := i < len(b.base) && like == &b.base[i] // a number that it does not have was taken away
+		used.complete(d, len(b.base) > 0 && b.base[0].PDI.Valid, !kept && !b.lacks(entry, "minor_number"))
+		if like == nil {
+			b.follow(d, entry)
+		}
+		numbered[i] = b.numbersBoard(entry, like)
 	}
 	b.assignBusIDs(devices)
+	for i := range devices {
+		if numbered[i] {
+			devices[i].BoardID = Some(devices[i].PCI.BusID.Value.board())
+		}
+	}
 	return devices, b.check(devices)
 }
 
-// like makes a device like the first one of the shipped board that its entry extends.
-func (b *builder) like(n *yaml.Node, d *Device, i int) error {
+// given is the node with what the document says about a key of a device, in its entry or for all devices; nil if it says nothing.
+func (b *builder) given(entry *yaml.Node, keys ...string) *yaml.Node {
+	if n := find(entry, keys...); n != nil {
+		return n
+	}
+	return find(b.DeviceDefaults.node, keys...)
+}
+
+// lacks reports whether the document says that a device does not have a value.
+func (b *builder) lacks(entry *yaml.Node, keys ...string) bool {
+	n := b.given(entry, keys...)
+	return n != nil && absent(resolve(n))
+}
+
+// numbersBoard reports whether a device's board number follows from its address: unless the document says what it is, or what it
+// says is like a device whose number does not.
+func (b *builder) numbersBoard(entry *yaml.Node, like *Device) bool {
+	return b.given(entry, "board_id") == nil && (like == nil || like.BoardID == Some(like.PCI.BusID.Value.board()))
+}
+
+// board is NVML's number of the board at an address, as on every captured board.
+func (id BusID) board() uint32 { return id.Domain<<16 | uint32(id.Bus)<<8 | uint32(id.Device) }
+
+// follow fills in what follows from other values, if the document does not say that the device lacks it.
+func (b *builder) follow(d *Device, entry *yaml.Node) {
+	if !d.PCIe.MaxDeviceLinkGen.Valid && !b.lacks(entry, "pcie", "max_device_link_gen") {
+		d.PCIe.MaxDeviceLinkGen = d.PCIe.MaxLinkGen
+	}
+	if !b.lacks(entry, "thermal", "tlimit_c") {
+		d.marginsFollow()
+	}
+}
+
+// marginsFollow turns absolute thresholds into T.Limit readings on data-centre boards since Ada, which have these alone. T.Limit is
+// the distance to the temperature at which software slows the clocks.
+func (d *Device) marginsFollow() {
+	t := &d.Thermal
+	switch d.Architecture.Value {
+	case "ada", "hopper", "blackwell":
+	default:
+		return
+	}
+	if strings.HasPrefix(d.Brand.Value, "geforce") || strings.HasPrefix(d.Brand.Value, "titan") || strings.HasPrefix(d.Brand.Value, "quadro") {
+		return
+	}
+	most, ok := t.MaxOperatingC.Get()
+	if given := t.TLimitC.Valid || t.TLimitShutdownC.Valid || t.TLimitSlowdownC.Valid || t.TLimitMaxOperatingC.Valid; !ok || given {
+		return
+	}
+	below := func(o Opt[int32]) Opt[int32] { return Opt[int32]{most - o.Value, o.Valid} }
+	t.TLimitC = below(t.TemperatureGPUC)
+	t.TLimitShutdownC, t.TLimitSlowdownC = below(t.ShutdownThresholdC), below(t.SlowdownThresholdC)
+	t.TLimitMaxOperatingC = Some[int32](0)
+	if t.MemoryMaxOperatingC.Valid && !t.TLimitMemoryMaxOperatingC.Valid {
+		t.TLimitMemoryMaxOperatingC = Some[int32](0)
+	}
+	t.ShutdownThresholdC, t.SlowdownThresholdC, t.MaxOperatingC, t.MemoryMaxOperatingC = Opt[int32]{}, Opt[int32]{}, Opt[int32]{}, Opt[int32]{}
+}
+
+// like makes a device like the first one of the shipped board that its entry extends, which it returns.
+func (b *builder) like(n *yaml.Node, d *Device, i int) (*Device, error) {
 	path := fmt.Sprintf("devices[%d].extends", i)
 	var name string
 	if err := b.over(n, &name, path); err != nil {
-		return err
+		return nil, err
 	}
 	board, err := b.boards(name)
 	if err != nil {
-		return wrong(n, "%s: %s", path, err)
+		return nil, wrong(n, "%s: %s", path, err)
 	}
 	*d = board.Devices[0]
 	d.UUID, d.MinorNumber, d.PDI, d.PCI.BusID = "", Opt[uint32]{}, Opt[uint64]{}, Opt[BusID]{}
-	return b.defaults(d)
+	return &board.Devices[0], b.defaults(d)
 }
 
 // defaults applies device_defaults to a device.
@@ -218,8 +298,8 @@ type identities struct {
 }
 
 // complete fills in what the document leaves out. It never generates an identity that a device of the base board has.
-func (used identities) complete(d *Device, pdi bool) {
-	for minor := d.Index; !d.MinorNumber.Valid; minor++ {
+func (used identities) complete(d *Device, pdi, minors bool) {
+	for minor := d.Index; minors && !d.MinorNumber.Valid; minor++ {
 		if !used.minors[minor] {
 			d.MinorNumber = Some(minor)
 			used.minors[minor] = true
@@ -282,8 +362,10 @@ func (b *builder) check(devices []Device) error {
 		if err := once(b, busIDs, d.PCI.BusID.Value, d.Index, "pci", "bus_id"); err != nil {
 			return err
 		}
-		if err := once(b, minors, d.MinorNumber.Value, d.Index, "minor_number"); err != nil {
-			return err
+		if d.MinorNumber.Valid {
+			if err := once(b, minors, d.MinorNumber.Value, d.Index, "minor_number"); err != nil {
+				return err
+			}
 		}
 		for _, v := range d.VGPU.Instances {
 			if err := once(b, vgpus, v.ID, d.Index, "vgpu", "instances"); err != nil {
@@ -360,24 +442,34 @@ func (b *builder) where(index uint32, keys ...string) *yaml.Node {
 // versions derives the versions that the file leaves out: CUDA's numbers from CUDA's text, and NVML's version from the
 // driver's if the document changed the driver.
 func (b *builder) versions() {
-	major, minor, _ := strings.Cut(b.System.CUDAVersion.Value, ".")
+	major := b.System.CUDAVersionMajor
+	b.System.cuda(&b.system)
+	if b.System.CUDAVersionMajor.Valid {
+		major = b.System.CUDAVersionMajor
+	}
+	if b.System.DriverVersion != b.system.DriverVersion && b.System.NVMLVersion == b.system.NVMLVersion {
+		b.System.NVMLVersion = Opt[string]{}
+		if major.Valid && b.System.DriverVersion.Valid {
+			b.System.NVMLVersion = Some(fmt.Sprintf("%d.%s", major.Value, b.System.DriverVersion.Value))
+		}
+	}
+}
+
+// cuda derives the numbers of CUDA's version from its text, unless somebody gave them. Without a version there are no numbers.
+func (s *System) cuda(base *System) {
+	major, minor, _ := strings.Cut(s.CUDAVersion.Value, ".")
 	for _, part := range []struct {
 		text   string
 		number *Opt[uint32]
 		base   Opt[uint32]
-	}{
-		{major, &b.System.CUDAVersionMajor, b.system.CUDAVersionMajor},
-		{minor, &b.System.CUDAVersionMinor, b.system.CUDAVersionMinor},
-	} {
-		inherited := b.System.CUDAVersion != b.system.CUDAVersion && *part.number == part.base
-		if n, err := strconv.ParseUint(part.text, 10, 16); err == nil && (inherited || !part.number.Valid) {
+	}{{major, &s.CUDAVersionMajor, base.CUDAVersionMajor}, {minor, &s.CUDAVersionMinor, base.CUDAVersionMinor}} {
+		inherited := s.CUDAVersion != base.CUDAVersion && *part.number == part.base
+		n, err := strconv.ParseUint(part.text, 10, 16)
+		switch {
+		case err == nil && (inherited || !part.number.Valid):
 			*part.number = Some(uint32(n))
-		}
-	}
-	if b.System.DriverVersion != b.system.DriverVersion && b.System.NVMLVersion == b.system.NVMLVersion {
-		b.System.NVMLVersion = Opt[string]{}
-		if b.System.CUDAVersionMajor.Valid && b.System.DriverVersion.Valid {
-			b.System.NVMLVersion = Some(fmt.Sprintf("%d.%s", b.System.CUDAVersionMajor.Value, b.System.DriverVersion.Value))
+		case inherited && !s.CUDAVersion.Valid:
+			*part.number = Opt[uint32]{}
 		}
 	}
 }

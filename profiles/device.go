@@ -9,7 +9,7 @@ type Device struct {
 	Extends Opt[string] `yaml:"extends" fixed:"yes"`
 	// UUID is the GPU's identifier, GPU- and a UUID; generated when the profile gives none.
 	UUID UUID `yaml:"uuid" fixed:"yes"`
-	// MinorNumber is the N of /dev/nvidiaN; the index when the profile gives none.
+	// MinorNumber is the N of /dev/nvidiaN; the index when the profile gives none. With N/A the driver does not tell.
 	MinorNumber Opt[uint32] `yaml:"minor_number" fixed:"yes"`
 	// PDI is the GPU's per-device identifier.
 	PDI Opt[uint64] `yaml:"pdi" fixed:"yes"`

@@ -91,6 +91,7 @@ func (b *Board) With(s Settings) (*Board, error) {
 		return nil, setting(err)
 	}
 	c := *b
+	node.System.cuda(&b.System)
 	c.System, c.NVLink = node.System, node.NVLink
 	return &c, nil
 }

@@ -2283,7 +2283,7 @@ nvmlReturn_t nvmlSystemGetHicVersion(unsigned int *hwbcCount, nvmlHwbcEntry_t *h
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
     const uint64_t a[] = {NVMLFAB_WORD(version), NVMLFAB_WORD(length)};
-    return nvmlfab_gate(200, 11000000, a);
+    return nvmlfab_anytime(200, 11000000, a, 192, 195);
 }
 
 nvmlReturn_t nvmlSystemGetNvlinkBwMode(unsigned int *nvlinkBwMode)

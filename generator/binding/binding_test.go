@@ -125,7 +125,7 @@ func TestKinds(t *testing.T) {
 	kind := map[string]Kind{}
 	for _, s := range symbols {
 		kind[s.Name] = s.Kind
-		assert.Equal(t, s.Kind == Lifecycle || s.Kind == Front || s.Kind == Waiter, s.C != "", s.Name)
+		assert.Equal(t, s.Kind == Lifecycle || s.Kind == Front || s.Kind == Waiter || s.Kind == Anytime, s.C != "", s.Name)
 		assert.Equal(t, s.Kind != Front, s.Retirable(), s.Name)
 	}
 	assert.Equal(t, Function, kind["nvmlDeviceGetName"])

@@ -17,6 +17,7 @@ const (
 	Lifecycle Kind = "lifecycle" // a Go function, called by the C that loads and unloads the core
 	Front     Kind = "front"     // the front, in C and without the core
 	Waiter    Kind = "waiter"    // a Go function that never blocks, called by the C that sleeps until it has an answer
+	Anytime   Kind = "anytime"   // as Function, and answered before nvmlInit too
 	Slot      Kind = "slot"      // as Function, but an entry of nvidia-smi's table and not exported
 )
 
@@ -33,6 +34,7 @@ var kinds = map[string]struct {
 	"nvmlEventSetWait_v2":        {Waiter, "nvmlfab_wait"},
 	"nvmlEventSetWait_v3":        {Waiter, "nvmlfab_wait"},
 	"nvmlSystemEventSetWait":     {Waiter, "nvmlfab_wait"},
+	"nvmlSystemGetNVMLVersion":   {Anytime, "nvmlfab_anytime"},
 	"nvmlErrorString":            {Front, "nvmlfab_error_string"},
 	"nvmlInternalGetExportTable": {Front, "nvmlfab_export_table"},
 }

@@ -38,7 +38,7 @@ func dispatch(in Input) *jen.File {
 		})
 	}
 	f.Comment("calls holds the function of every retired stub by number. Entries of nvidia-smi's table have numbers far above all others\nand stand in slots, by their place in that table.")
-	table("calls", number, binding.Function, binding.Lifecycle, binding.Waiter)
+	table("calls", number, binding.Function, binding.Lifecycle, binding.Waiter, binding.Anytime)
 	f.Line()
 	table("slots", (*binding.Symbol).Slot, binding.Slot)
 	first := jen.Op(fmt.Sprintf("%#x", binding.FirstSlot))

@@ -40,6 +40,12 @@ func (in Input) Implemented(s *binding.Symbol) bool {
 	return s.Kind == binding.Front || in.Func(s.Name) != ""
 }
 
+// numberOf is the number of a symbol at the gate.
+func (in Input) numberOf(name string) uint32 {
+	at := slices.IndexFunc(in.Symbols, func(s *binding.Symbol) bool { return s.Name == name })
+	return uint32(in.Symbols[at].Number)
+}
+
 // Exported lists the symbols of the library of in.Header's version.
 func (in Input) Exported() []*binding.Symbol {
 	return in.symbols(func(s *binding.Symbol) bool { return s.Kind != binding.Slot && s.In(in.Header.NVML) })

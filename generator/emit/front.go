@@ -133,6 +133,9 @@ func body(in Input, s *binding.Symbol, proto *model.Function) []string {
 	switch s.Kind {
 	case binding.Lifecycle:
 		lines = append(lines, fmt.Sprintf("return %s(%s, %s)", s.C, number, block))
+	case binding.Anytime:
+		lines = append(lines, fmt.Sprintf("return %s(%s, %d, %s, %d, %d)", s.C, number, s.Since, block,
+			in.numberOf("nvmlInit_v2"), in.numberOf("nvmlShutdown")))
 	case binding.Waiter:
 		lines = append(lines, fmt.Sprintf("return %s(%s, %d, %s, %s)", s.C, number, s.Since, block, s.Timeout()))
 	default:

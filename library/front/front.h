@@ -152,6 +152,9 @@ static inline nvmlReturn_t nvmlfab_gate(uint32_t index, uint32_t since, const ui
     return answer;
 }
 
+/* The gate for symbols that are answered before nvmlInit too. init and shutdown are the numbers of nvmlInit_v2 and nvmlShutdown. */
+nvmlReturn_t nvmlfab_anytime(uint32_t index, uint32_t since, const uint64_t *args, uint32_t init, uint32_t shutdown);
+
 /* Waits for what the core may have to tell: asks it, and as long as it answers TIMEOUT sleeps and asks again, for at
  * most timeout ms. */
 nvmlReturn_t nvmlfab_wait(uint32_t index, uint32_t since, const uint64_t *args, const void *timeout);

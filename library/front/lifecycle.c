@@ -47,9 +47,8 @@ nvmlReturn_t nvmlfab_shutdown(uint32_t index, const uint64_t *args)
     if (nvmlfab_inside()) /* the holder of the lock may be waiting for the interrupted call */
         return NVML_ERROR_IN_USE;
     nvmlfab_lock();
-    if (references == 0) {
-        answer = NVML_ERROR_UNINITIALIZED;
-    } else if (--references == 0) {
+    /* One nvmlShutdown too many succeeds, as with every driver that was tried, from 390 to 555. */
+    if (references > 0 && --references == 0) {
         atomic_store_explicit(&nvmlfab_front.level, 0, memory_order_release);
         if (nvmlfab_loaded()) /* a forked child that has made no call has no core to stop */
             answer = (nvmlReturn_t)nvmlfab_ask(index, args);
@@ -57,5 +56,22 @@ nvmlReturn_t nvmlfab_shutdown(uint32_t index, const uint64_t *args)
     }
     nvmlfab_unlock();
     errno = saved;
+    return answer;
+}
+
+/* The first NVML version, as level, whose drivers answer before nvmlInit: 535 does, and 470 does not. */
+enum { FIRST_ANYTIME = 12002140 };
+
+nvmlReturn_t nvmlfab_anytime(uint32_t index, uint32_t since, const uint64_t *args, uint32_t init, uint32_t shutdown)
+{
+    if (nvmlfab_closed(since) != NVML_ERROR_UNINITIALIZED)
+        return nvmlfab_gate(index, since, args);
+    /* Only the core knows the answer, so this call begins a generation of its own and ends it. */
+    if (nvmlfab_init(init, NULL) != NVML_SUCCESS)
+        return NVML_ERROR_UNINITIALIZED;
+    nvmlReturn_t answer = NVML_ERROR_UNINITIALIZED;
+    if (atomic_load_explicit(&nvmlfab_front.level, memory_order_acquire) >= FIRST_ANYTIME)
+        answer = nvmlfab_gate(index, since, args);
+    nvmlfab_shutdown(shutdown, NULL);
     return answer;
 }

@@ -44,6 +44,7 @@ var entries = map[string]entry{
 	"nvidia-smi-470": {"bookworm", nonFree, "470.256.02", []string{"nvidia-tesla-470-smi"}},
 	"nvidia-smi-535": {"bookworm", nonFree, "535.261.03", []string{"nvidia-smi"}},
 	"nvidia-smi-550": {"trixie", nonFree, "550.163.01", []string{"nvidia-smi"}},
+	"nvidia-smi-555": {"experimental", nonFree, "555.58.02", []string{"nvidia-smi"}},
 
 	"libnvidia-ml-340": {"sid", nonFree, "340.108", []string{"libnvidia-legacy-340xx-ml1"}},
 	"libnvidia-ml-390": {"sid", nonFree, "390.157", []string{"libnvidia-legacy-390xx-ml1"}},
@@ -53,6 +54,7 @@ var entries = map[string]entry{
 	"libnvidia-ml-470": {"bookworm", nonFree, "470.256.02", []string{"libnvidia-tesla-470-ml1"}},
 	"libnvidia-ml-535": {"bookworm", nonFree, "535.261.03", []string{"libnvidia-ml1"}},
 	"libnvidia-ml-550": {"trixie", nonFree, "550.163.01", []string{"libnvidia-ml1"}},
+	"libnvidia-ml-555": {"experimental", nonFree, "555.58.02", []string{"libnvidia-ml1"}},
 
 	"libcuda-535":          {"bookworm", nonFree, "535.261.03", []string{"libcuda1"}},
 	"libcuda-550":          {"trixie", nonFree, "550.163.01", []string{"libcuda1"}},
