@@ -38,6 +38,30 @@ func (d *Device) Link(number uint32) (Link, bool) {
 	return link, true
 }
 
+// FarLink is the number that a link to another GPU of this node has there; false for any other link. If there are several between
+// two GPUs, the first of one is the first of the other, and so on.
+func (d *Device) FarLink(number uint32) (uint32, bool) {
+	link, ok := d.Link(number)
+	if !ok || !link.Active || link.Peer == nil {
+		return 0, false
+	}
+	before := 0
+	for i := range number {
+		if l, _ := d.Link(i); l.Active && l.Peer == link.Peer {
+			before++
+		}
+	}
+	for i := range link.Peer.LinkCount() {
+		if l, _ := link.Peer.Link(i); l.Active && l.Peer == d {
+			if before == 0 {
+				return i, true
+			}
+			before--
+		}
+	}
+	return 0, false
+}
+
 // givenLink is what the profile says about a link of a device.
 func (s *Snapshot) givenLink(device, number uint32) (given profiles.Link) {
 	for _, l := range s.Board.ListedLinks(device) {

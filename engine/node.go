@@ -113,6 +113,7 @@ func (g *generation) snapshot(n Node, gpus []shown) *Snapshot {
 		s.Devices[i] = d
 	}
 	g.started = true
+	s.instead = answersOf(s.Devices)
 	for _, p := range n.Partitions {
 		gi := &GpuInstance{view: s.view(host.GpuInstance, p.Device, p.Serial), Parent: s.Devices[p.Device], ID: p.ID,
 			Profile: p.Profile, Start: p.Start}

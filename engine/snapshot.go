@@ -24,8 +24,9 @@ type Snapshot struct {
 	objects    map[host.Key]any // all objects but whole GPUs
 	state      *state.State     // what nvmlfab has changed; nil if nothing
 	generation *generation
-	source     change.Source // what the node is computed from
-	ended      atomic.Int64  // see counting
+	source     change.Source          // what the node is computed from
+	ended      atomic.Int64           // see counting
+	instead    map[instead]abi.Return // what functions answer in place of a value; nil if all answer one
 }
 
 // Engine is the engine whose node the snapshot shows.
@@ -134,4 +135,24 @@ func (s *Snapshot) Unit(handle uintptr, _ Need) (*Unit, abi.Return) {
 		return nil, abi.ERROR_INVALID_ARGUMENT
 	}
 	return object[Unit](s, key)
+}
+
+// ProcessStride is how many bytes a process takes in a list of processes, in which it has size bytes with most drivers.
+func (s *Snapshot) ProcessStride(size int) int {
+	if s.Board.System.WideProcessInfo.Value {
+		return size + 8 // for its protected memory
+	}
+	return size
+}
+
+// versionMismatch is the driver branch whose header is the first with ARGUMENT_VERSION_MISMATCH.
+const versionMismatch = 520
+
+// Known is a function's answer as the driver knows it: earlier drivers answer FUNCTION_NOT_FOUND to the version of a struct that
+// they do not know.
+func (s *Snapshot) Known(ret abi.Return) abi.Return {
+	if ret == abi.ERROR_ARGUMENT_VERSION_MISMATCH && s.Branch > 0 && s.Branch < versionMismatch {
+		return abi.ERROR_FUNCTION_NOT_FOUND
+	}
+	return ret
 }

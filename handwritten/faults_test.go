@@ -9,6 +9,7 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/engine/enginetest"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
 // The tests of this file show faults that were found by using the library, and keep them from coming back.
@@ -240,4 +241,85 @@ func TestFault22ProfilesOfOthers(t *testing.T) {
 	d = gpu(t, fmt.Sprintf(board, "ampere", ""))
 	answers(t, 89)(DeviceGetTemperatureThreshold(d, abi.TEMPERATURE_THRESHOLD_SLOWDOWN))
 	refuses(t, abi.ERROR_NOT_SUPPORTED)(filled(DeviceGetMarginTemperature)(d))
+}
+
+// TestFault11NumbersOfFarLinks: a link to another GPU of the node has a number there, which leads back. nvidia-smi nvlink -R prints it.
+func TestFault11NumbersOfFarLinks(t *testing.T) {
+	for _, links := range []int{5, 6, 12} {
+		node := enginetest.Start(t, fmt.Sprintf("extends: a100-sxm4-40gb\ncount: 4\nnvlink: {switches: N/A, links_per_gpu: %d}\n", links))
+		for _, d := range node.Devices {
+			for number := range uint32(links) {
+				link, _ := d.Link(number)
+				far := ask(t, d, abi.FI_DEV_NVLINK_REMOTE_NVLINK_ID, number)
+				if link.Peer == nil {
+					assert.Equal(t, abi.ERROR_NOT_SUPPORTED, far.NvmlReturn)
+					continue
+				}
+				require.Equal(t, abi.SUCCESS, far.NvmlReturn)
+				back := ask(t, link.Peer, abi.FI_DEV_NVLINK_REMOTE_NVLINK_ID, uint32(far.Value[0]))
+				assert.EqualValues(t, number, back.Value[0])
+			}
+		}
+	}
+	assert.Equal(t, abi.ERROR_NOT_SUPPORTED, ask(t, gpu(t, ""), abi.FI_DEV_NVLINK_REMOTE_NVLINK_ID, 0).NvmlReturn, "it leads to a switch")
+}
+
+// TestFault11ErrorsInPlaceOfReadings: a profile can let a single field have an error. TestFault11ErrorsOfFunctions in tests lets
+// functions answer one.
+func TestFault11ErrorsInPlaceOfReadings(t *testing.T) {
+	d := gpu(t, like("answers: [{field: 186, error: unknown_error}, {field: 82, error: reset_required}]"))
+	assert.Equal(t, abi.ERROR_UNKNOWN, ask(t, d, abi.FI_DEV_POWER_INSTANT, 0).NvmlReturn)
+	assert.Equal(t, abi.ERROR_RESET_REQUIRED, ask(t, d, abi.FI_DEV_MEMORY_TEMP, 0).NvmlReturn)
+	assert.Equal(t, abi.SUCCESS, ask(t, d, abi.FI_DEV_POWER_AVERAGE, 0).NvmlReturn)
+	for mistake, want := range map[string]string{
+		"answers: [{function: nvmlDeviceGetPower, error: lost}]":         `unknown function "nvmlDeviceGetPower"`,
+		"answers: [{function: nvmlSystemGetDriverVersion, error: lost}]": "want one of a GPU",
+		"answers: [{error: lost}]":                                       "wants either a function or a field",
+		"answers: [{field: 1, error: broken}]":                           "broken",
+	} {
+		_, err := profiles.Parse("p.yaml", []byte(like(mistake)))
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+// TestFault11WhatProfilesCanSay: voltage, errors of units that few boards count, no minor number, a reset that is due and a hostname.
+func TestFault11WhatProfilesCanSay(t *testing.T) {
+	d := gpu(t, `devices: [{minor_number: N/A, voltage: {graphics_uv: 743750}, ecc: {mode_current: enabled, errors: {volatile: {double_bit:
+		{texture_shm: 3, cbu: 4}}}}, reset_status: {required: true, drain_and_reset: false}}]
+system: {driver_version: 550.163.01}
+`)
+	answers(t, 743750)(InternalSlot209(d))
+	answers(t, 3)(DeviceGetMemoryErrorCounter(d, abi.MEMORY_ERROR_TYPE_UNCORRECTED, abi.VOLATILE_ECC, abi.MEMORY_LOCATION_TEXTURE_SHM))
+	answers(t, 4)(DeviceGetMemoryErrorCounter(d, abi.MEMORY_ERROR_TYPE_UNCORRECTED, abi.VOLATILE_ECC, abi.MEMORY_LOCATION_CBU))
+	refuses(t, abi.ERROR_NOT_SUPPORTED)(DeviceGetMinorNumber(d))
+	assert.EqualValues(t, 1, ask(t, d, abi.FI_DEV_RESET_STATUS, 0).Value[0])
+	assert.EqualValues(t, 0, ask(t, d, abi.FI_DEV_DRAIN_AND_RESET_STATUS, 0).Value[0])
+}
+
+// TestFault21GPUsBelowSwitches: a profile can pair GPUs below PCIe switches, also below switches that are below another.
+func TestFault21GPUsBelowSwitches(t *testing.T) {
+	node := enginetest.Start(t, `
+devices: [{pci: {bus_id: "0000:01:00.0"}}, {pci: {bus_id: "0000:02:00.0"}}, {pci: {bus_id: "0000:03:00.0"}}, {pci: {bus_id: "0000:04:00.0"}},
+  {pci: {bus_id: "0000:81:00.0"}}]
+topology:
+  root_complexes:
+    - {numa_node: 0, cpu_affinity: 0-3, devices: ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0", "0000:04:00.0", "0000:81:00.0"]}
+  pci_switches:
+    - devices: ["0000:01:00.0", "0000:02:00.0"]
+    - devices: ["0000:03:00.0", "0000:04:00.0"]
+    - devices: ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0", "0000:04:00.0"]
+`)
+	for pair, want := range map[[2]int]abi.GpuTopologyLevel_t{
+		{0, 1}: abi.TOPOLOGY_SINGLE, {3, 2}: abi.TOPOLOGY_SINGLE, {0, 2}: abi.TOPOLOGY_MULTIPLE, {3, 1}: abi.TOPOLOGY_MULTIPLE,
+		{0, 4}: abi.TOPOLOGY_HOSTBRIDGE, {4, 3}: abi.TOPOLOGY_HOSTBRIDGE,
+	} {
+		answers(t, want)(DeviceGetTopologyCommonAncestor(node.Devices[pair[0]], node.Devices[pair[1]]))
+	}
+	near, ret := DeviceGetTopologyNearestGpus(node.Devices[0], abi.TOPOLOGY_SINGLE)
+	require.Equal(t, abi.SUCCESS, ret)
+	require.Len(t, near, 1)
+	assert.EqualValues(t, 1, near[0].Index)
+	level, ret := InternalSlot23(node, "0000:01:00.0", "0000:03:00.0")
+	require.Equal(t, abi.SUCCESS, ret)
+	assert.EqualValues(t, 1, level, "PXB of topo -m")
 }

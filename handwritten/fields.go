@@ -202,6 +202,15 @@ func linkState(d dev, number uint32) (uint32, abi.Return) {
 	return uint32(state), ret
 }
 
+// farLink is the number that a link to another GPU has there.
+func farLink(d dev, number uint32) (uint32, abi.Return) {
+	if _, ret := nvlink(d, number); ret != abi.SUCCESS {
+		return 0, ret
+	}
+	far, ok := d.FarLink(number)
+	return opt(u32{Value: far, Valid: ok})
+}
+
 // commonSpeed is the speed of the links that are up.
 func commonSpeed(d dev, _ uint32) (uint32, abi.Return) {
 	if _, ret := nonzero(d.LinkCount()); ret != abi.SUCCESS {

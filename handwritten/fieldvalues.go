@@ -32,6 +32,9 @@ func fieldValues(d *engine.Device, values []abi.FieldValue_t, newest func(id uin
 				v.ValueType, v.Value[0], v.NvmlReturn = get(d, v.ScopeId)
 			}
 		}
+		if answer, instead := d.AnswerOfField(v.FieldId); instead {
+			v.NvmlReturn = answer
+		}
 		now := d.Snapshot().Now()
 		v.Timestamp, v.LatencyUsec = now.UnixMicro(), now.Sub(start).Microseconds()
 	}
@@ -150,6 +153,7 @@ var fields = sync.OnceValue(func() *[abi.FI_MAX]field {
 		abi.FI_DEV_NVLINK_GET_SPEED:                     number(linkSpeed),
 		abi.FI_DEV_NVLINK_GET_VERSION:                   number(DeviceGetNvLinkVersion),
 		abi.FI_DEV_NVLINK_GET_STATE:                     number(linkState),
+		abi.FI_DEV_NVLINK_REMOTE_NVLINK_ID:              number(farLink),
 		abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD:           given(threshold),
 		abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_MIN:       given(func(d dev) u32 { return d.NVLinkLowPower.Min }),
 		abi.FI_DEV_NVLINK_GET_POWER_THRESHOLD_MAX:       given(func(d dev) u32 { return d.NVLinkLowPower.Max }),

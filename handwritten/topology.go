@@ -53,6 +53,11 @@ func distance(a, b *engine.Device) abi.GpuTopologyLevel_t {
 	if a.Key() == b.Key() {
 		return abi.TOPOLOGY_INTERNAL
 	}
+	if shared, nested := a.Snapshot().Board.Topology.Switched(a.PCI.BusID.Value, b.PCI.BusID.Value); nested {
+		return abi.TOPOLOGY_MULTIPLE
+	} else if shared {
+		return abi.TOPOLOGY_SINGLE
+	}
 	return across(rootComplex(a), rootComplex(b), a.Topology.DefaultLevel)
 }
 

@@ -413,6 +413,11 @@ func (b *builder) checkInstances(d *Device) error {
 
 // impossible names a key whose values cannot be true together, and says why; nothing if there is none.
 func (d *Device) impossible() (key, what string) {
+	for i, a := range d.Answers {
+		if (a.Function == "") != a.Field.Valid {
+			return "answers", fmt.Sprintf("entry %d wants either a function or a field", i)
+		}
+	}
 	m := d.Memory
 	if total, ok := m.TotalBytes.Get(); ok && (m.UsedBytes.Value > total || m.ReservedBytes.Value > total-m.UsedBytes.Value) {
 		return "memory", "used and reserved are more than the total"

@@ -1,5 +1,12 @@
 package profiles
 
+import (
+	"fmt"
+	"strings"
+
+	"github.com/nvmlfab/nvmlfab/generated/abi"
+)
+
 // Device is one GPU with all of its values.
 type Device struct {
 	// Index is the GPU's place in the enumeration, from 0.
@@ -170,6 +177,42 @@ type Properties struct {
 	NVLinkError NVLinkError `yaml:"nvlink_error"`
 	// Events is what the GPU reports by events.
 	Events Events `yaml:"events"`
+	// Answers are the errors that single functions answer in place of a value.
+	Answers []Answer `yaml:"answers"`
+}
+
+// Answer is the error that a function answers, or that a field of nvmlDeviceGetFieldValues has.
+type Answer struct {
+	// Function is the function, by its name in NVML's header. A program may call other versions of it, which are functions of their own.
+	Function Function `yaml:"function"`
+	// Field is the number of a field, in place of a function; as the GPU's driver numbers it.
+	Field Opt[uint32] `yaml:"field" range:"1..1000000"`
+	// Error is the answer.
+	Error string `yaml:"error" required:"yes" enum:"unknown_error,not_supported,no_permission,reset_required,lost,not_ready,timeout,no_data,in_use,memory,invalid_state"`
+}
+
+// Function is the name of a function of a device.
+type Function string
+
+// UnmarshalText accepts the functions of all versions of NVML that have a device as their first argument.
+func (f *Function) UnmarshalText(text []byte) error {
+	*f = Function(text)
+	name := string(text)
+	if _, ok := f.Number(); ok && strings.HasPrefix(name, "nvmlDevice") && !strings.HasPrefix(name, "nvmlDeviceGetHandle") &&
+		!strings.HasPrefix(name, "nvmlDeviceGetCount") {
+		return nil
+	}
+	return fmt.Errorf("unknown function %s: want one of a GPU, such as nvmlDeviceGetPowerUsage", quote(text))
+}
+
+// Number is the function's number at the call gate; false if nvmlfab does not implement it.
+func (f Function) Number() (int, bool) {
+	for _, s := range abi.Symbols() {
+		if s.Name == string(f) && s.Implemented {
+			return s.Number, true
+		}
+	}
+	return 0, false
 }
 
 // Events is what a GPU reports by events.

@@ -24,3 +24,11 @@ func (b *Board) Ignored() []string {
 	slices.Sort(out)
 	return slices.Compact(out)
 }
+
+// Missing says what the profile leaves out although programs that rely on it go wrong, so that a command can warn.
+func (b *Board) Missing() []string {
+	if nv := &b.NVLink; nv.LinksPerGPU.Or(0) > 0 && !nv.BandwidthPerLinkMbps.Valid {
+		return []string{"nvlink.bandwidth_per_link_mbps is missing: links that are up show a speed of 0"}
+	}
+	return nil
+}

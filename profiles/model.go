@@ -5,6 +5,8 @@
 // number that the profile does not give is an invalid [Opt], and its getter answers NOT_SUPPORTED.
 package profiles
 
+import "slices"
+
 //go:generate go run -tags bootstrap ./compile -dir .
 
 // Opt is a value that a profile may leave out.
@@ -63,6 +65,9 @@ type System struct {
 	CUDAVersionMinor Opt[uint32] `yaml:"cuda_version_minor" range:"0..99"`
 	// InitFailure is what nvmlInit answers instead of starting.
 	InitFailure Opt[string] `yaml:"init_failure" enum:"none,driver_not_loaded,lib_rm_version_mismatch,no_permission,gpu_not_found,not_ready,timeout,irq_issue,unknown_error"`
+	// WideProcessInfo says that the third version of process lists has 32 bytes for each process in place of 24, as with some
+	// builds of driver 535.
+	WideProcessInfo Opt[bool] `yaml:"wide_process_info"`
 	// VGPU is what the driver says about sharing GPUs with virtual machines.
 	VGPU SystemVGPU `yaml:"vgpu"`
 	// NumDevices is the number of devices; entries of devices beyond it are dropped. The key count is stricter.
@@ -147,8 +152,37 @@ type DeviceLinks struct {
 type Topology struct {
 	// RootComplexes are the PCI host bridges.
 	RootComplexes []RootComplex `yaml:"root_complexes"`
+	// PCISwitches are PCIe switches below the bridges, with the devices below each. A switch that is below another has some of its
+	// devices.
+	PCISwitches []TopologySwitch `yaml:"pci_switches"`
 	// CoresPerNUMA is the number of CPUs of a NUMA node whose root complex does not list them.
 	CoresPerNUMA Opt[uint32] `yaml:"cores_per_numa" range:"1..65536"`
+}
+
+// TopologySwitch is a PCIe switch.
+type TopologySwitch struct {
+	// Devices are the bus ids of the devices below it.
+	Devices []BusID `yaml:"devices" required:"yes"`
+}
+
+// Switched says whether two devices are below one PCIe switch, and whether another switch is between it and one of them.
+func (t *Topology) Switched(a, b BusID) (shared, nested bool) {
+	var near *TopologySwitch // the one with the fewest devices
+	for i := range t.PCISwitches {
+		s := &t.PCISwitches[i]
+		if slices.Contains(s.Devices, a) && slices.Contains(s.Devices, b) && (near == nil || len(s.Devices) < len(near.Devices)) {
+			near = s
+		}
+	}
+	if near == nil {
+		return false, false
+	}
+	for _, s := range t.PCISwitches {
+		if len(s.Devices) < len(near.Devices) && (slices.Contains(s.Devices, a) || slices.Contains(s.Devices, b)) {
+			nested = true
+		}
+	}
+	return true, nested
 }
 
 // RootComplex is one PCI host bridge.

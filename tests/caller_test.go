@@ -56,6 +56,11 @@ func (c *caller) call(symbol string, args ...any) nvml.Return {
 		if s, ok := a.(string); ok {
 			a = append([]byte(s), 0)
 		}
+		if in, ok := a.(pointed); ok {
+			buffers = append(buffers, memory(reflect.ValueOf(in.buffer)))
+			line += fmt.Sprintf(" &%x=%x", in.at, buffers[len(buffers)-1])
+			continue
+		}
 		switch v := reflect.ValueOf(a); v.Kind() {
 		case reflect.Invalid:
 			line += " 0"
@@ -83,6 +88,12 @@ func (c *caller) call(symbol string, args ...any) nvml.Return {
 		require.Equal(c.t, bytes.Repeat([]byte{0xa5}, 16), after[n:], "%s wrote past its buffer of %d bytes", symbol, n)
 	}
 	return ret
+}
+
+// pointed is no argument: the struct before it has a pointer to this buffer, at bytes after its start.
+type pointed struct {
+	at     int
+	buffer any
 }
 
 // memory is what a pointer or slice refers to.

@@ -103,6 +103,9 @@ func (c validateCmd) Run() error {
 		for _, key := range board.Ignored() {
 			fmt.Fprintf(os.Stderr, "nvmlfab: %s: %s is accepted, and has no effect\n", file, key)
 		}
+		for _, what := range board.Missing() {
+			fmt.Fprintf(os.Stderr, "nvmlfab: %s: %s\n", file, what)
+		}
 		gpus := "GPUs"
 		if len(board.Devices) == 1 {
 			gpus = "GPU"

@@ -12,7 +12,7 @@ import (
 )
 
 // ModelHash identifies what front and core have to agree on; they compare it at load.
-const ModelHash uint64 = 0x2d7c1fd6fde7ec03
+const ModelHash uint64 = 0x90177ccca3e3bab6
 
 // Function unpacks the arguments of one symbol: s is the snapshot of the call, and a its block of argument words.
 type Function func(s *engine.Snapshot, a unsafe.Pointer) abi.Return
@@ -391,9 +391,11 @@ var calls = [...]Function{
 	399: callDeviceGetPdi,
 	400: callDeviceGetPowerMizerMode_v1,
 	401: callDeviceGetRepairStatus,
+	403: callDeviceReadWritePRM_v1,
 	404: callDeviceSetPowerMizerMode_v1,
 	405: callDeviceGetHostname_v1,
 	406: callDeviceGetUnrepairableMemoryFlag_v1,
+	407: callDeviceReadPRMCounters_v1,
 	408: callDeviceSetHostname_v1,
 	410: callDeviceWorkloadPowerProfileUpdateProfiles_v1,
 	411: callDeviceGetRemappedRows_v2,
@@ -1136,7 +1138,7 @@ func callDeviceGetComputeRunningProcesses_v3(s *engine.Snapshot, a unsafe.Pointe
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	if ret = marshal.PutList(p1, p2, r2, 24, false); ret != abi.SUCCESS {
+	if ret = marshal.PutList(p1, p2, r2, s.ProcessStride(24), false); ret != abi.SUCCESS {
 		return ret
 	}
 	return abi.SUCCESS
@@ -2302,7 +2304,7 @@ func callDeviceGetGraphicsRunningProcesses_v3(s *engine.Snapshot, a unsafe.Point
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	if ret = marshal.PutList(p1, p2, r2, 24, false); ret != abi.SUCCESS {
+	if ret = marshal.PutList(p1, p2, r2, s.ProcessStride(24), false); ret != abi.SUCCESS {
 		return ret
 	}
 	return abi.SUCCESS
@@ -2796,7 +2798,7 @@ func callDeviceGetMPSComputeRunningProcesses_v3(s *engine.Snapshot, a unsafe.Poi
 	if ret != abi.SUCCESS {
 		return ret
 	}
-	if ret = marshal.PutList(p1, p2, r2, 24, false); ret != abi.SUCCESS {
+	if ret = marshal.PutList(p1, p2, r2, s.ProcessStride(24), false); ret != abi.SUCCESS {
 		return ret
 	}
 	return abi.SUCCESS
@@ -5067,6 +5069,51 @@ func callDeviceQueryDrainState(s *engine.Snapshot, a unsafe.Pointer) abi.Return 
 	}
 	marshal.Put(p0, unsafe.Pointer(&v0), 68)
 	*(*abi.EnableState_t)(p1) = r1
+	return abi.SUCCESS
+}
+
+func callDeviceReadPRMCounters_v1(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.PRMCounterList_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 16)
+	list1, ok := marshal.GetInside[abi.PRMCounter_v1_t](v1.Counters, int(v1.NumCounters), 24)
+	if !ok {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	ret = handwritten.DeviceReadPRMCounters_v1(v0, &v1, list1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutArray(v1.Counters, list1, 24); ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 16)
+	return abi.SUCCESS
+}
+
+func callDeviceReadWritePRM_v1(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	var v1 abi.PRMTLV_v1_t
+	marshal.Get(unsafe.Pointer(&v1), p1, 504)
+	ret = handwritten.DeviceReadWritePRM_v1(v0, &v1)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	marshal.Put(p1, unsafe.Pointer(&v1), 504)
 	return abi.SUCCESS
 }
 

@@ -1527,16 +1527,14 @@ nvmlReturn_t nvmlDeviceQueryDrainState(nvmlPciInfo_t *pciInfo, nvmlEnableState_t
 
 nvmlReturn_t nvmlDeviceReadPRMCounters_v1(nvmlDevice_t device, nvmlPRMCounterList_v1_t *counterList)
 {
-    (void)device;
-    (void)counterList;
-    return nvmlfab_stub(13001115);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(counterList)};
+    return nvmlfab_gate(407, 13001115, a);
 }
 
 nvmlReturn_t nvmlDeviceReadWritePRM_v1(nvmlDevice_t device, nvmlPRMTLV_v1_t *buffer)
 {
-    (void)device;
-    (void)buffer;
-    return nvmlfab_stub(13000039);
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(buffer)};
+    return nvmlfab_admin_gate(403, 13000039, a);
 }
 
 nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long eventTypes, nvmlEventSet_t set)

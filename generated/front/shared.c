@@ -2,7 +2,7 @@
 /* What the fronts of all versions have in common: the hash of the model, and nvidia-smi's table of unnamed functions. */
 #include "front.h"
 
-const uint64_t nvmlfab_model_hash = UINT64_C(0x2d7c1fd6fde7ec03);
+const uint64_t nvmlfab_model_hash = UINT64_C(0x90177ccca3e3bab6);
 
 _Static_assert(sizeof(nvmlInternalCount_t) == 4, "sizeof(nvmlInternalCount_t)");
 _Static_assert(offsetof(nvmlInternalCount_t, value) == 0, "offsetof(nvmlInternalCount_t, value)");

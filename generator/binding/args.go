@@ -51,6 +51,10 @@ type Arg struct {
 	Fills, Room string
 	// Counts says that Room becomes the number of elements that there are, even if the array is too short.
 	Counts bool
+	// Reads says that the array is read before it is filled.
+	Reads bool
+	// Apart is a method of the snapshot that makes the distance of elements from their size; empty if they are next to each other.
+	Apart string
 	// Stride is the size of an element of that array.
 	Stride int64
 	// NullQuery lists answer SUCCESS to a NULL array, with the count.
@@ -75,6 +79,9 @@ func (a Arg) describe() string {
 	text := fmt.Sprintf("  %s %s %d %d %v %q %t %t %t\n", a.Role, a.Name, a.At, a.Extent, a.Versions, a.Counted, a.NullQuery, a.Unasked, a.InBytes)
 	if a.Fills != "" {
 		text += fmt.Sprintf("  fills %s %s %d %t\n", a.Fills, a.Room, a.Stride, a.Counts)
+	}
+	if a.Reads || a.Apart != "" {
+		text += fmt.Sprintf("  reads %t %s\n", a.Reads, a.Apart)
 	}
 	return text
 }
@@ -208,19 +215,19 @@ func (s *Symbol) extent(arg *Arg, rule *Rule) error {
 		return nil
 	}
 	sizes := s.sizes(arg.At)
-	arg.Extent, arg.InBytes = sizes[0], rule.InBytes
+	arg.Extent, arg.InBytes, arg.Apart = sizes[0], rule.InBytes, rule.Stride
+	if rule.Fills != "" {
+		f := arg.field(rule.Fills)
+		if f == nil || arg.field(rule.Room) == nil {
+			return fmt.Errorf("%s: %s has no fields %q and %q, which its rule names", s.Name, arg.Known.Name, rule.Fills, rule.Room)
+		}
+		arg.Fills, arg.Room, arg.Counts, arg.Reads, arg.Stride = rule.Fills, rule.Room, rule.Counts, rule.Reads, s.Header.SizeOf(f.Type.Elem())
+	}
 	if arg.Role == Versioned {
 		if arg.Versions = rule.accepts(s.Header); arg.Versions == nil {
 			arg.Versions = versions(s.Header, arg.Known)
 		}
 		arg.Counted = rule.Counted
-		if rule.Fills != "" {
-			f := arg.field(rule.Fills)
-			if f == nil || arg.field(rule.Room) == nil {
-				return fmt.Errorf("%s: %s has no fields %q and %q, which its rule names", s.Name, arg.Known.Name, rule.Fills, rule.Room)
-			}
-			arg.Fills, arg.Room, arg.Counts, arg.Stride = rule.Fills, rule.Room, rule.Counts, s.Header.SizeOf(f.Type.Elem())
-		}
 		if arg.Versions == nil {
 			return fmt.Errorf("%s: nothing says which versions of %s it takes; add a rule", s.Name, arg.Known.Name)
 		}

@@ -26,6 +26,8 @@ type Rule struct {
 	Fills     string // a field that points to an array of the caller's, which is filled
 	Room      string // the field with the number of elements that such an array has
 	Counts    bool   // that field becomes the number of elements that there are
+	Reads     bool   // such an array is read first; Room is the number of elements in it
+	Stride    string // a method of the snapshot that says how far apart elements are
 	Why       string
 }
 
@@ -47,36 +49,41 @@ const (
 	fillArray  = "an array whose length the caller passes by value"
 	roomForAll = "documented: the array has room for as many instances as the profile allows, and the count is what is returned"
 	listInside = "a list, with its count and its array in one struct"
+	grewOnce   = "builds of driver 535 had a field more, and callers cannot be told apart: the profile decides"
 	bothNull   = "documented: one of the two may be NULL"
 	smiNull    = "nvidia-smi --query-gpu asks for one of the two"
 )
 
 // rules is the table of exceptions, by symbol.
 var rules = map[string][]Rule{
-	"nvmlComputeInstanceGetInfo":              {{Param: "info", Smallest: true, Why: grew}},
-	"nvmlDeviceGetAttributes":                 {{Param: "attributes", Smallest: true, Why: grew}},
-	"nvmlDeviceGetComputeRunningProcesses":    {{Param: "infos", Smallest: true, Why: grew}},
-	"nvmlDeviceGetGraphicsRunningProcesses":   {{Param: "infos", Smallest: true, Why: grew}},
-	"nvmlDeviceGetGridLicensableFeatures":     {{Param: "pGridLicensableFeatures", Bytes: 8 + 3*136, Why: "the first features ended with licenseInfo, as pynvml has them; headers keep only the name"}},
-	"nvmlDeviceGetGridLicensableFeatures_v2":  {{Param: "pGridLicensableFeatures", Bytes: 8 + 3*264, Why: "the second features ended with productName, as pynvml has them; headers keep only the name"}},
-	"nvmlDeviceGetGridLicensableFeatures_v3":  {{Param: "pGridLicensableFeatures", Smallest: true, Why: grew}},
-	"nvmlDeviceGetPciInfo":                    {{Param: "pci", Bytes: 32, Why: "the first nvmlPciInfo_t ended with pciDeviceId; headers keep only the name"}},
-	"nvmlDeviceGetPciInfo_v2":                 {{Param: "pci", Bytes: 36, Why: "the second nvmlPciInfo_t ended with pciSubSystemId and reserved words"}},
-	"nvmlDeviceGetNvLinkRemotePciInfo":        {{Param: "pci", Bytes: 36, Why: "the second nvmlPciInfo_t, as nvmlDeviceGetPciInfo_v2"}},
-	"nvmlDeviceRemoveGpu":                     {{Param: "pciInfo", Bytes: 36, Why: "the second nvmlPciInfo_t, as nvmlDeviceGetPciInfo_v2"}},
-	"nvmlDeviceGetDriverModel":                {{Param: "current", Optional: true, Why: bothNull}, {Param: "pending", Optional: true, Why: bothNull}},
-	"nvmlDeviceGetDriverModel_v2":             {{Param: "current", Optional: true, Why: bothNull}, {Param: "pending", Optional: true, Why: bothNull}},
-	"nvmlDeviceGetGpuOperationMode":           {{Param: "current", Optional: true, Why: smiNull}, {Param: "pending", Optional: true, Why: smiNull}},
-	"nvmlDeviceGetGspFirmwareVersion":         {{Param: "version", Role: FixedText, Bytes: 0x40, Why: "NVML_GSP_FIRMWARE_VERSION_BUF_SIZE; no length is passed"}},
-	"nvmlDeviceGetMemoryAffinity":             {{Param: "nodeSetSize", Role: Slice, Why: fillArray}},
-	"nvmlDeviceGetCpuAffinity":                {{Param: "cpuSetSize", Role: Slice, Why: fillArray}},
-	"nvmlDeviceGetCpuAffinityWithinScope":     {{Param: "cpuSetSize", Role: Slice, Why: fillArray}},
-	"nvmlDeviceGetFieldValues":                {{Param: "valuesCount", Role: Slice, Why: fillArray + "; each element has its own return code"}},
-	"nvmlDeviceClearFieldValues":              {{Param: "valuesCount", Role: Slice, Why: fillArray + "; each element has its own return code"}},
-	"nvmlDeviceGetSupportedPerformanceStates": {{Param: "pstates", Role: Slice, InBytes: true, Why: fillArray + ", in bytes"}},
-	"nvmlDeviceSetTemperatureThreshold":       {{Param: "temp", Role: In, Why: "the new threshold, read through a pointer"}},
-	"nvmlDeviceGetEncoderStats":               {{Param: "sessionCount", Role: Out, Why: "three numbers, not a list"}},
-	"nvmlVgpuInstanceGetEncoderStats":         {{Param: "sessionCount", Role: Out, Why: "three numbers, not a list"}},
+	"nvmlComputeInstanceGetInfo":                 {{Param: "info", Smallest: true, Why: grew}},
+	"nvmlDeviceGetAttributes":                    {{Param: "attributes", Smallest: true, Why: grew}},
+	"nvmlDeviceGetComputeRunningProcesses":       {{Param: "infos", Smallest: true, Why: grew}},
+	"nvmlDeviceGetGraphicsRunningProcesses":      {{Param: "infos", Smallest: true, Why: grew}},
+	"nvmlDeviceGetComputeRunningProcesses_v3":    {{Param: "infos", Stride: "ProcessStride", Why: grewOnce}},
+	"nvmlDeviceGetGraphicsRunningProcesses_v3":   {{Param: "infos", Stride: "ProcessStride", Why: grewOnce}},
+	"nvmlDeviceGetMPSComputeRunningProcesses_v3": {{Param: "infos", Stride: "ProcessStride", Why: grewOnce}},
+	"nvmlDeviceReadPRMCounters_v1":               {{Param: "counterList", Fills: "counters", Room: "numCounters", Reads: true, Why: "each counter of the array says what it asks for"}},
+	"nvmlDeviceGetGridLicensableFeatures":        {{Param: "pGridLicensableFeatures", Bytes: 8 + 3*136, Why: "the first features ended with licenseInfo, as pynvml has them; headers keep only the name"}},
+	"nvmlDeviceGetGridLicensableFeatures_v2":     {{Param: "pGridLicensableFeatures", Bytes: 8 + 3*264, Why: "the second features ended with productName, as pynvml has them; headers keep only the name"}},
+	"nvmlDeviceGetGridLicensableFeatures_v3":     {{Param: "pGridLicensableFeatures", Smallest: true, Why: grew}},
+	"nvmlDeviceGetPciInfo":                       {{Param: "pci", Bytes: 32, Why: "the first nvmlPciInfo_t ended with pciDeviceId; headers keep only the name"}},
+	"nvmlDeviceGetPciInfo_v2":                    {{Param: "pci", Bytes: 36, Why: "the second nvmlPciInfo_t ended with pciSubSystemId and reserved words"}},
+	"nvmlDeviceGetNvLinkRemotePciInfo":           {{Param: "pci", Bytes: 36, Why: "the second nvmlPciInfo_t, as nvmlDeviceGetPciInfo_v2"}},
+	"nvmlDeviceRemoveGpu":                        {{Param: "pciInfo", Bytes: 36, Why: "the second nvmlPciInfo_t, as nvmlDeviceGetPciInfo_v2"}},
+	"nvmlDeviceGetDriverModel":                   {{Param: "current", Optional: true, Why: bothNull}, {Param: "pending", Optional: true, Why: bothNull}},
+	"nvmlDeviceGetDriverModel_v2":                {{Param: "current", Optional: true, Why: bothNull}, {Param: "pending", Optional: true, Why: bothNull}},
+	"nvmlDeviceGetGpuOperationMode":              {{Param: "current", Optional: true, Why: smiNull}, {Param: "pending", Optional: true, Why: smiNull}},
+	"nvmlDeviceGetGspFirmwareVersion":            {{Param: "version", Role: FixedText, Bytes: 0x40, Why: "NVML_GSP_FIRMWARE_VERSION_BUF_SIZE; no length is passed"}},
+	"nvmlDeviceGetMemoryAffinity":                {{Param: "nodeSetSize", Role: Slice, Why: fillArray}},
+	"nvmlDeviceGetCpuAffinity":                   {{Param: "cpuSetSize", Role: Slice, Why: fillArray}},
+	"nvmlDeviceGetCpuAffinityWithinScope":        {{Param: "cpuSetSize", Role: Slice, Why: fillArray}},
+	"nvmlDeviceGetFieldValues":                   {{Param: "valuesCount", Role: Slice, Why: fillArray + "; each element has its own return code"}},
+	"nvmlDeviceClearFieldValues":                 {{Param: "valuesCount", Role: Slice, Why: fillArray + "; each element has its own return code"}},
+	"nvmlDeviceGetSupportedPerformanceStates":    {{Param: "pstates", Role: Slice, InBytes: true, Why: fillArray + ", in bytes"}},
+	"nvmlDeviceSetTemperatureThreshold":          {{Param: "temp", Role: In, Why: "the new threshold, read through a pointer"}},
+	"nvmlDeviceGetEncoderStats":                  {{Param: "sessionCount", Role: Out, Why: "three numbers, not a list"}},
+	"nvmlVgpuInstanceGetEncoderStats":            {{Param: "sessionCount", Role: Out, Why: "three numbers, not a list"}},
 	"nvmlDeviceGetSamples": {
 		{Param: "sampleValType", Role: Out, Why: "stands before a list, not in it"},
 		{Param: "samples", NullQuery: true, Why: "documented: a NULL array asks for the size"},

@@ -38,6 +38,9 @@ func (s *Symbol) Params() []GoType {
 			out = append(out, GoTypeOf(a.Type.Elem()))
 		case Plain, Constant, Versioned:
 			out = append(out, a.Struct().pointer())
+			if a.Reads {
+				out = append(out, a.Filled().slice())
+			}
 		case Slice:
 			out = append(out, a.Elem().slice())
 		}
@@ -63,7 +66,7 @@ func (s *Symbol) Results() []GoType {
 		case List, Also:
 			out = append(out, one().slice())
 		case Versioned:
-			if a.Fills != "" {
+			if a.Fills != "" && !a.Reads {
 				out = append(out, a.Filled().slice())
 			}
 		}

@@ -225,7 +225,11 @@ func (c *call) list(a binding.Arg) {
 		c.put("PutAll", n, p, r, extent(a))
 		return
 	}
-	c.put("PutList", n, p, r, extent(a), jen.Lit(a.NullQuery))
+	apart := extent(a)
+	if a.Apart != "" {
+		apart = jen.Id("s").Dot(a.Apart).Call(apart)
+	}
+	c.put("PutList", n, p, r, apart, jen.Lit(a.NullQuery))
 }
 
 func (c *call) also(a binding.Arg) { c.put("PutArray", c.pointer(a.At), c.elements(a), extent(a)) }
@@ -259,6 +263,12 @@ func (c *call) structure(a binding.Arg) {
 		c.pack = append(c.pack, jen.If(jen.Id("ret").Op("=").Add(marshal("PutList").Call(address, jen.Add(v).Dot(fieldName(a.Fills)),
 			c.result(a.At), jen.Lit(int(a.Stride)), jen.Lit(a.NullQuery))), jen.Id("ret").Op("!=").Qual(abiPath, "SUCCESS")).Block(
 			marshal("Put").Call(room, address, jen.Lit(4)), jen.Return(jen.Id("ret"))))
+	} else if a.Reads {
+		array, room := jen.Add(v).Dot(fieldName(a.Fills)), jen.Int().Parens(jen.Add(v).Dot(fieldName(a.Room)))
+		list := variable("list", a.At)
+		c.checked(list, marshal("GetInside").Types(a.Filled().Code()).Call(array, room, jen.Lit(int(a.Stride))))
+		c.args = append(c.args, list)
+		c.put("PutArray", array, list, jen.Lit(int(a.Stride)))
 	} else if a.Fills != "" {
 		c.put("PutFilled", jen.Add(v).Dot(fieldName(a.Fills)), jen.Add(v).Dot(fieldName(a.Room)), c.result(a.At), jen.Lit(int(a.Stride)))
 	}

@@ -120,13 +120,18 @@ func Both(p, q unsafe.Pointer) unsafe.Pointer {
 	return p
 }
 
-// PutArray writes every element, stride bytes apart.
+// PutArray writes every element, stride bytes apart. What is between elements becomes 0.
 func PutArray[T any](array unsafe.Pointer, list []T, stride int) abi.Return {
 	if len(list) > 0 && array == nil {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
+	size := int(unsafe.Sizeof(*new(T)))
 	for i := range list {
-		Put(unsafe.Add(array, i*stride), unsafe.Pointer(&list[i]), stride)
+		to := unsafe.Add(array, i*stride)
+		Put(to, unsafe.Pointer(&list[i]), min(stride, size))
+		if stride > size {
+			clear(unsafe.Slice((*byte)(unsafe.Add(to, size)), stride-size))
+		}
 	}
 	return abi.SUCCESS
 }
@@ -152,6 +157,14 @@ func GetArray[T any](array unsafe.Pointer, n, stride int) ([]T, bool) {
 		Get(unsafe.Pointer(&out[i]), unsafe.Add(array, i*stride), stride)
 	}
 	return out, true
+}
+
+// GetInside is GetArray for an array that a struct points to; it fails if that is empty or nowhere.
+func GetInside[T any](array unsafe.Pointer, n, stride int) ([]T, bool) {
+	if array == nil || n == 0 {
+		return nil, false
+	}
+	return GetArray[T](array, n, stride)
 }
 
 // Counted sets n to the size of a struct that ends in an array, of which a field of the struct gives the number of

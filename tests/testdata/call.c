@@ -1,8 +1,8 @@
 // Reads calls from standard input, makes them on the library named by the argument, and prints the results. It uses no
 // prototypes, so it calls a function as a program built with any header would.
 //
-// An input line is a name and its arguments in hexadecimal: a number, or = and the bytes of a buffer to point to. An
-// output line is the return code and the final content of the buffers, each with the guard bytes after it, which must
+// An input line is a name and its arguments in hexadecimal: a number, or = and the bytes of a buffer to point to. &, a number and a
+// buffer are no argument: the buffer before gets a pointer to this one, so many bytes after its start. An output line is the return code and the final content of the buffers, each with the guard bytes after it, which must
 // not change.
 #include <dlfcn.h>
 #include <stdint.h>
@@ -26,9 +26,13 @@ int main(int argc, char **argv)
 		unsigned char *buffer[ARGS] = { NULL };
 		size_t size[ARGS] = { 0 };
 		char *name = strtok(line, " \n"), *word;
+		int n = 0;
 		for (int i = 0; i < ARGS && (word = strtok(NULL, " \n")); i++) {
+			void *inside = NULL;
+			if (*word == '&' && i > 0 && buffer[i - 1])
+				inside = buffer[i - 1] + strtoull(word + 1, &word, 16);
 			if (*word != '=') {
-				arg[i] = strtoull(word, NULL, 16);
+				arg[n++] = strtoull(word, NULL, 16);
 				continue;
 			}
 			word++;
@@ -37,7 +41,10 @@ int main(int argc, char **argv)
 			memset(buffer[i], 0xa5, size[i]);
 			for (size_t j = 0; j < size[i] - GUARD; j++)
 				sscanf(word + 2 * j, "%2hhx", &buffer[i][j]);
-			arg[i] = (uintptr_t)buffer[i];
+			if (inside)
+				memcpy(inside, &buffer[i], sizeof buffer[i]);
+			else
+				arg[n++] = (uintptr_t)buffer[i];
 		}
 		int (*call)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 		*(void **)&call = dlsym(lib, name);
