@@ -130,16 +130,10 @@ func DeviceGetDetailedEccErrors(d *engine.Device, severity abi.MemoryErrorType_t
 	return abi.SUCCESS
 }
 
-// countsSRAM says whether a GPU counts the errors of its SRAM by itself, as all do from Ampere on. What the profile does not give
-// is 0 then.
-func countsSRAM(d *engine.Device) bool {
-	return architectures[d.Architecture.Value] >= abi.DEVICE_ARCH_AMPERE
-}
-
 // DeviceGetSramEccErrorStatus counts the errors of the SRAM on the chip, from Ampere on.
 func DeviceGetSramEccErrorStatus(d *engine.Device, s *abi.EccSramErrorStatus_v1_t) abi.Return {
 	sram := &d.ECC.SRAM
-	if !bool(d.ECC.ModeCurrent.Value) || *sram == (profiles.ECCSRAM{}) && !countsSRAM(d) {
+	if !bool(d.ECC.ModeCurrent.Value) || *sram == (profiles.ECCSRAM{}) {
 		return abi.ERROR_NOT_SUPPORTED
 	}
 	*s = abi.EccSramErrorStatus_v1_t{

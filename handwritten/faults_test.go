@@ -228,6 +228,7 @@ func TestFault22ProfilesOfOthers(t *testing.T) {
 	}
 	answers(t, 5)(DeviceGetGpuMaxPcieLinkGeneration(d))
 	answers(t, abi.EccSramErrorStatus_v1_t{})(filled(DeviceGetSramEccErrorStatus)(d))
+	refuses(t, abi.ERROR_NOT_SUPPORTED)(filled(DeviceGetSramEccErrorStatus)(gpu(t, "devices: [{architecture: hopper, ecc: {mode_current: enabled, sram: N/A}}]\n")))
 	var v abi.ViolationTime_t
 	assert.Equal(t, abi.SUCCESS, DeviceGetViolationStatus(d, abi.PERF_POLICY_POWER, &v))
 	info, ret := filled(DeviceGetGpuFabricInfoV)(d)

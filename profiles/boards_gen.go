@@ -105,6 +105,26 @@ func boardA100Pcie_80gb() *Board {
 						},
 					},
 				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					UncorrectableSources: SRAMSources{
+						L2:              Opt[uint64]{0, true},
+						SM:              Opt[uint64]{0, true},
+						Microcontroller: Opt[uint64]{0, true},
+						PCIe:            Opt[uint64]{0, true},
+						Other:           Opt[uint64]{0, true},
+					},
+					ThresholdExceeded: Opt[bool]{false, true},
+				},
 			},
 			Display: Display{
 				Active: Opt[Enabled]{false, true},
@@ -1111,6 +1131,26 @@ func boardA100Sxm4_80gb() *Board {
 							SRAM:         Opt[uint64]{0, true},
 						},
 					},
+				},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					UncorrectableSources: SRAMSources{
+						L2:              Opt[uint64]{0, true},
+						SM:              Opt[uint64]{0, true},
+						Microcontroller: Opt[uint64]{0, true},
+						PCIe:            Opt[uint64]{0, true},
+						Other:           Opt[uint64]{0, true},
+					},
+					ThresholdExceeded: Opt[bool]{false, true},
 				},
 			},
 			RemappedRows: RemappedRows{
@@ -7810,6 +7850,26 @@ func boardRtx_4090() *Board {
 			ECC: ECC{
 				ModeCurrent: Opt[Enabled]{false, true},
 				ModePending: Opt[Enabled]{false, true},
+				SRAM: ECCSRAM{
+					Volatile: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					Aggregate: SRAMCounts{
+						Correctable:         Opt[uint64]{0, true},
+						UncorrectableParity: Opt[uint64]{0, true},
+						UncorrectableSECDED: Opt[uint64]{0, true},
+					},
+					UncorrectableSources: SRAMSources{
+						L2:              Opt[uint64]{0, true},
+						SM:              Opt[uint64]{0, true},
+						Microcontroller: Opt[uint64]{0, true},
+						PCIe:            Opt[uint64]{0, true},
+						Other:           Opt[uint64]{0, true},
+					},
+					ThresholdExceeded: Opt[bool]{false, true},
+				},
 			},
 			RemappedRows: RemappedRows{
 				Correctable:     Opt[uint32]{0, true},

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -234,6 +235,12 @@ func (id BusID) board() uint32 { return id.Domain<<16 | uint32(id.Bus)<<8 | uint
 func (b *builder) follow(d *Device, entry *yaml.Node) {
 	if !d.PCIe.MaxDeviceLinkGen.Valid && !b.lacks(entry, "pcie", "max_device_link_gen") {
 		d.PCIe.MaxDeviceLinkGen = d.PCIe.MaxLinkGen
+	}
+	counts := slices.Contains([]string{"ampere", "ada", "hopper", "blackwell"}, d.Architecture.Value) && d.Virtualization.Mode.Value != "vgpu"
+	if counts && d.ECC.ModeCurrent.Valid && d.ECC.SRAM == (ECCSRAM{}) && !b.lacks(entry, "ecc", "sram") {
+		none := SRAMCounts{Some[uint64](0), Some[uint64](0), Some[uint64](0)} // GPUs count these from Ampere on
+		d.ECC.SRAM = ECCSRAM{Volatile: none, Aggregate: none, ThresholdExceeded: Some(false)}
+		d.ECC.SRAM.UncorrectableSources = SRAMSources{Some[uint64](0), Some[uint64](0), Some[uint64](0), Some[uint64](0), Some[uint64](0)}
 	}
 	if !b.lacks(entry, "thermal", "tlimit_c") {
 		d.marginsFollow()

@@ -109,8 +109,8 @@ func (m *coreModel) table(nvml string) []byte {
 			calls.WriteString("\t" + m.arg(nvml, s, f, a) + ",\n")
 		}
 		calls.WriteString("\t{0},\n};\n\n")
-		fmt.Fprintf(&table, "\t{\"%s\", call%d, %d, %t, %t, %d, %d, %d, args%[2]d},\n", s.Name, s.Number, m.driver(s.Since),
-			implemented, s.Kind == binding.Lifecycle, refusals[m.needs.Of(s).MIG], len(s.Args), len(f.Params))
+		fmt.Fprintf(&table, "\t{\"%s\", call%d, %d, %t, %t, %t, %d, %d, %d, args%[2]d},\n", s.Name, s.Number, m.driver(s.Since),
+			implemented, s.Kind == binding.Lifecycle, s.Kind == binding.Anytime, refusals[m.needs.Of(s).MIG], len(s.Args), len(f.Params))
 		n++
 	}
 	return fmt.Appendf(nil, `#define NVML_NO_UNVERSIONED_FUNC_DEFS

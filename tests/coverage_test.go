@@ -64,6 +64,7 @@ var elsewhere = []reason{
 	{regexp.MustCompile(`^nvmlUnit`), "no shipped board is in a unit; those were cases for four GPUs"},
 	{regexp.MustCompile(`EventSetWait`), "no event happens by itself"},
 	{regexp.MustCompile(`(Excluded|Blacklist)DeviceInfo`), "no shipped board excludes a GPU"},
+	{regexp.MustCompile(`ReadPRMCounters`), "no shipped board of this kind has so new a driver"},
 	{regexp.MustCompile(`^nvmlDeviceGet(Accounting|Process)|GetProcessName`), "no process runs on the shipped boards, and none has ended"},
 	{regexp.MustCompile(`DriverModel`), "only Windows has driver models"},
 	{regexp.MustCompile(`GpuOperationMode`), "only boards of 2012 and 2013 have the mode"},

@@ -237,6 +237,7 @@ func (c *checker) linkFields(d *profiles.Device) []field {
 		switched += number(l.remote == nvml.NVLINK_DEVICE_TYPE_SWITCH)
 		list = append(list,
 			field{nvml.FI_DEV_NVLINK_GET_STATE, link, number(l.active)},
+			field{nvml.FI_DEV_NVLINK_REMOTE_NVLINK_ID, link, c.farLink(d, i)},
 			field{nvml.FI_DEV_NVLINK_GET_VERSION, link, linkVersions[nv.Version.Value]},
 			field{nvml.FI_DEV_NVLINK_GET_SPEED, link, speed},
 			field{nvml.FI_DEV_NVLINK_ERROR_DL_REPLAY, link, old},

@@ -53,11 +53,13 @@ func (c *checker) byName(names *caller, d *profiles.Device) {
 	bus := d.PCI.BusID.Value
 	c.says("nvmlDeviceGetHandleByPciBusId", gpu)(get[uint64](names, "nvmlDeviceGetHandleByPciBusId", bus.Legacy()))
 
+	c.registers(names, gpu, d)
+
 	pci := shorter(pciInfo(bus, d.PCI.DeviceID.Value, d.PCI.SubsystemID.Value))
 	c.says("nvmlDeviceGetPciInfo", pci.pciInfo1)(get[pciInfo1](names, "nvmlDeviceGetPciInfo", gpu))
 	c.says("nvmlDeviceGetPciInfo_v2", pci)(get[pciInfo2](names, "nvmlDeviceGetPciInfo_v2", gpu))
 	for i, l := range c.linksOf(d) {
-		c.says("nvmlDeviceGetNvLinkRemotePciInfo", shorter(pciInfo(l.bus, l.device, 0)))(
+		c.says("nvmlDeviceGetNvLinkRemotePciInfo", when(l.active, shorter(pciInfo(l.bus, l.device, 0))))(
 			get[pciInfo2](names, "nvmlDeviceGetNvLinkRemotePciInfo", gpu, i))
 	}
 
@@ -105,9 +107,13 @@ func badArguments(t *testing.T, names *caller, functions []string) {
 	lifecycle := []string{
 		"nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown", "nvmlErrorString", "nvmlInternalGetExportTable",
 	}
+	refuses(nvml.ERROR_INVALID_ARGUMENT, "nvmlSystemGetNVMLVersion") // which answers before nvmlInit too
+	refuses(nvml.ERROR_INSUFFICIENT_SIZE, "nvmlSystemGetNVMLVersion", make([]byte, 3), 3)
 	functions = slices.DeleteFunc(slices.Clone(functions), func(f string) bool { return slices.Contains(lifecycle, f) })
 	for _, symbol := range functions {
-		refuses(nvml.ERROR_UNINITIALIZED, symbol)
+		if symbol != "nvmlSystemGetNVMLVersion" {
+			refuses(nvml.ERROR_UNINITIALIZED, symbol)
+		}
 	}
 
 	require.Equal(t, nvml.SUCCESS, names.call("nvmlInit_v2"))
@@ -146,4 +152,35 @@ func badArguments(t *testing.T, names *caller, functions []string) {
 	} {
 		refuses(nvml.ERROR_ARGUMENT_VERSION_MISMATCH, symbol, gpu, make([]byte, 256), make([]byte, 256))
 	}
+}
+
+// prmCounter is a counter of a link, as nvmlDeviceReadPRMCounters_v1 has it.
+type prmCounter struct {
+	ID, Port, Status, Kind uint32
+	Value                  uint64
+}
+
+// registers reads counters of links of the fifth generation, from a list and from a register, whose message has an operation and the
+// register's content.
+func (c *checker) registers(names *caller, gpu uint64, d *profiles.Device) {
+	const xmitCodes, codeErrors, countersRegister = 304, 302, 0x5008
+	links := c.board.LinkCount(d.Index)
+	ports := c.board.NVLink.Version.Value >= 5 && links > 0
+	counters := []prmCounter{{ID: xmitCodes, Port: 1}, {ID: codeErrors, Port: links}, {ID: xmitCodes, Port: links + 1}, {ID: 5000, Port: 1}}
+	want := slices.Clone(counters)
+	want[0].Kind, want[0].Value = 3, c.board.NVLink.Defaults.CounterSeed.Value<<10/144
+	want[1].Kind = 3
+	want[2].Status, want[3].Status = 2, 2
+	ret := names.call("nvmlDeviceReadPRMCounters_v1", gpu, []uint64{uint64(len(counters)), 0}, pointed{8, counters})
+	c.says("nvmlDeviceReadPRMCounters_v1", when(ports, want))(counters, ret)
+
+	type message struct {
+		Size, Status uint32
+		Data         [496]byte
+	}
+	m := message{Size: 16 + 4 + 256 + 4}
+	copy(m.Data[:], []byte{1 << 3, 4, 0, 0, countersRegister >> 8, countersRegister & 0xff, 1, 1})
+	copy(m.Data[16:], []byte{3 << 3, 1 + 64, 0, 0, 0, byte(links), 0, 0x12})
+	ret = names.call("nvmlDeviceReadWritePRM_v1", gpu, &m)
+	c.says("nvmlDeviceReadWritePRM_v1", when(ports, []any{0, 0x81, 0}))([]any{m.Status, m.Data[6], m.Data[16+4+8+0xa3]}, ret)
 }

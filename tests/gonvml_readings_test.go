@@ -340,7 +340,7 @@ func (c *checker) clocks(dev nvml.Device, d *profiles.Device) {
 func (c *checker) utilization(dev nvml.Device, d *profiles.Device) {
 	u := &d.Utilization
 	const period = 167000 // µs, as on captured boards
-	c.says("nvmlDeviceGetUtilizationRates", when(u.GPU.Valid && u.Memory.Valid, nvml.Utilization{
+	c.says("nvmlDeviceGetUtilizationRates", when(u.GPU.Valid || u.Memory.Valid, nvml.Utilization{
 		Gpu: u.GPU.Value, Memory: u.Memory.Value,
 	}))(dev.GetUtilizationRates())
 	c.says("nvmlDeviceGetEncoderUtilization", given(u.Encoder), period)(dev.GetEncoderUtilization())

@@ -172,8 +172,33 @@ func (c *checker) linksOf(d *profiles.Device) []link {
 			gpu := &c.board.Devices[far].PCI
 			l.remote, l.bus, l.device = nvml.NVLINK_DEVICE_TYPE_GPU, gpu.BusID.Value, gpu.DeviceID.Value
 		}
+		if !l.active {
+			l.remote = nvml.NVLINK_DEVICE_TYPE_UNKNOWN
+		}
 	}
 	return all
+}
+
+// farLink is the number that a link to another GPU has there: the first link between two GPUs is the first of both, and so on.
+func (c *checker) farLink(d *profiles.Device, number int) any {
+	between := func(from, to profiles.BusID, index uint32) (numbers []int) {
+		for i, l := range c.linksOf(&c.board.Devices[index]) {
+			if l.active && l.bus == to {
+				numbers = append(numbers, i)
+			}
+		}
+		return numbers
+	}
+	l := c.linksOf(d)[number]
+	for _, other := range c.board.Devices {
+		if there, here := other.PCI.BusID.Value, d.PCI.BusID.Value; l.active && l.bus == there {
+			back := between(there, here, other.Index)
+			if at := slices.Index(between(here, there, d.Index), number); at < len(back) {
+				return back[at]
+			}
+		}
+	}
+	return nil
 }
 
 // linkVersions are the version numbers of the generations; generation 3 is version 3.1 on A100.
@@ -187,7 +212,7 @@ func (c *checker) links(dev nvml.Device, d *profiles.Device) {
 		c.says("nvmlDeviceGetNvLinkState", number(l.active))(dev.GetNvLinkState(i))
 		c.says("nvmlDeviceGetNvLinkVersion", linkVersions[c.board.NVLink.Version.Value])(dev.GetNvLinkVersion(i))
 		c.says("nvmlDeviceGetNvLinkRemoteDeviceType", l.remote)(dev.GetNvLinkRemoteDeviceType(i))
-		c.says("nvmlDeviceGetNvLinkRemotePciInfo_v2", pciInfo(l.bus, l.device, 0))(dev.GetNvLinkRemotePciInfo(i))
+		c.says("nvmlDeviceGetNvLinkRemotePciInfo_v2", when(l.active, pciInfo(l.bus, l.device, 0)))(dev.GetNvLinkRemotePciInfo(i))
 		for capability := nvml.NVLINK_CAP_P2P_SUPPORTED; capability < nvml.NVLINK_CAP_COUNT; capability++ {
 			can := number(l.active && capability != nvml.NVLINK_CAP_SLI_BRIDGE)
 			c.says("nvmlDeviceGetNvLinkCapability", can)(dev.GetNvLinkCapability(i, capability))

@@ -60,6 +60,7 @@ struct function {
 	int driver;       // the first driver branch that has it
 	bool implemented; // not a stub
 	bool life;        // starts or ends a generation
+	bool anytime;     // is answered before nvmlInit too
 	int mig;          // the answer that a MIG device gets whatever else is asked; 0 if it is like that of a GPU
 	int nargs, nparams;
 	const struct arg *args;
