@@ -29,6 +29,7 @@ type cdiCmd struct {
 	Root     string `required:"" placeholder:"DIR" help:"A folder that nvmlfab stage has written."`
 	Kind     string `default:"nvidia.com/gpu" help:"Vendor and class of the devices."`
 	Writable bool   `help:"Let containers change the node: its state directory is not mounted read-only."`
+	IB       string `name:"ib" enum:"off,full,sysfs" default:"off" placeholder:"full|sysfs" help:"Show containers the node's InfiniBand adapters too: with sysfs programs find them, with full they can open them and talk to the fabric by way of mock-ib, which has to run for the node."`
 	Output   string `short:"o" placeholder:"FILE" help:"Where to write the specification, such as /etc/cdi/nvmlfab.yaml; by default, and for -, it is printed."`
 }
 
@@ -59,6 +60,11 @@ func (c cdiCmd) Run() error {
 	spec, err := specification(root, c.Kind, c.Writable)
 	if err != nil {
 		return err
+	}
+	if c.IB != "off" {
+		if err := showAdapters(&spec.ContainerEdits, root, c.IB); err != nil {
+			return err
+		}
 	}
 	var text bytes.Buffer
 	encoder := yaml.NewEncoder(&text)
@@ -204,6 +210,36 @@ func specification(root, kind string, writable bool) (*specs.Spec, error) {
 	}
 	add(all, "all")
 	return spec, nil
+}
+
+// Where a container has the libraries for InfiniBand, and the staged folder that they lead programs into.
+const (
+	containerLibraries = "/opt/nvmlfab/lib"
+	containerTree      = "/run/nvmlfab-ib"
+)
+
+// showAdapters shows a container the adapters of a staged folder, as they are at any time: programs are led into the folder by
+// the preloaded libraries.
+func showAdapters(edits *specs.ContainerEdits, root, tier string) error {
+	if !exists(filepath.Join(root, "sys/class/infiniband")) {
+		return fmt.Errorf("--ib: nothing of InfiniBand is staged in %s: its profile has no adapters", root)
+	}
+	mount := func(host, container string, options ...string) {
+		edits.Mounts = append(edits.Mounts, &specs.Mount{HostPath: host, ContainerPath: container, Options: append(options, "ro", "nodev", "nosuid", "bind")})
+	}
+	var preload []string
+	for _, name := range infinibandLibraries {
+		path := filepath.Join(home(), "lib", name)
+		if !exists(path) {
+			return fmt.Errorf("no %s in %s: run make, or keep the folders bin and lib of a release side by side", name, filepath.Dir(path))
+		}
+		mount(path, containerLibraries+"/"+name)
+		preload = append(preload, containerLibraries+"/"+name)
+	}
+	mount(root, containerTree, "noexec")
+	mount(filepath.Join(root, "dev/infiniband"), "/dev/infiniband", "noexec")
+	edits.Env = append(edits.Env, "LD_PRELOAD="+strings.Join(preload, ":"), ibTier+"="+tier, ibRoot+"="+containerTree)
+	return nil
 }
 
 // hookCmd is the hook in the specification: it mounts the PCI devices and the driver's files over /sys and /proc of a
