@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/engine/enginetest"
@@ -108,4 +109,24 @@ func TestLoad(t *testing.T) {
 	}
 	assert.Equal(t, []uint32{70}, series(t, "  processes: [{pid: 1, sm_util: 30}, {pid: 2, sm_util: 40}]", 1, gpu), "what processes use")
 	assert.Equal(t, []uint32{100}, series(t, "  processes: [{pid: 1, sm_util: 90}, {pid: 2, sm_util: 90}]", 1, gpu))
+}
+
+// TestProcessesAgree: processes that start at different times, and share nothing but the profile, read the same of the same second.
+func TestProcessesAgree(t *testing.T) {
+	for _, pattern := range []string{"steady", "idle", "busy", "burst", "ramp", "training", "inference"} {
+		profile := "extends: h100\ncount: 2\ndevice_defaults: {dynamic_metrics: {utilization: {pattern: " + pattern +
+			"}, power: {base_mw: 400000, variance_mw: 200000}, temperature: {base_c: 35, ramp_c: 40, variance_c: 2}}}\n"
+		enginetest.At(t, noon)
+		early := enginetest.Start(t, profile)
+		early.Devices[0].Readings()
+		enginetest.At(t, noon.Add(1234*time.Second))
+		late := enginetest.Start(t, profile)
+		for s := range 300 {
+			enginetest.At(t, noon.Add(time.Duration(1234+s)*time.Second))
+			for i := range early.Devices {
+				require.Equal(t, early.Devices[i].Readings(), late.Devices[i].Readings(), "%s, second %d", pattern, s)
+				require.Equal(t, early.Devices[i].Energy(), late.Devices[i].Energy(), "%s, second %d", pattern, s)
+			}
+		}
+	}
 }

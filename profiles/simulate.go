@@ -35,8 +35,9 @@ type DynamicPower struct {
 
 // DynamicUtilization makes the utilisation change.
 type DynamicUtilization struct {
-	// Pattern is the shape of the load.
-	Pattern Opt[string] `yaml:"pattern" enum:"steady,idle,busy,burst"`
+	// Pattern is the shape of the load: anywhere in its range, at its lower or upper end, in bursts, up and down in a ramp, busy with
+	// a pause at the end of each period as in training, or as busy as requests come in.
+	Pattern Opt[string] `yaml:"pattern" enum:"steady,idle,busy,burst,ramp,training,inference"`
 	// GPUMin is the GPU's lowest load, in percent.
 	GPUMin Opt[uint32] `yaml:"gpu_min" range:"0..100"`
 	// GPUMax is the GPU's highest load, in percent.
@@ -45,7 +46,8 @@ type DynamicUtilization struct {
 	MemoryMin Opt[uint32] `yaml:"memory_min" range:"0..100"`
 	// MemoryMax is the memory's highest load, in percent.
 	MemoryMax Opt[uint32] `yaml:"memory_max" range:"0..100"`
-	// BurstPeriodSec is the length of a burst and of a pause, in s, at most half an hour.
+	// BurstPeriodSec is the length of a burst and of a pause, of the way up or down a ramp, or of a period of training with its pause,
+	// in s, at most half an hour.
 	BurstPeriodSec Opt[uint32] `yaml:"burst_period_sec"`
 }
 

@@ -148,8 +148,13 @@ func (in *inputs) period() int64 {
 	switch {
 	case !in.loadMoves() && !in.temperatureMoves() && in.dynamic.Power == profiles.DynamicPower{}:
 		return 1
-	case in.loadMoves() && in.dynamic.Utilization.Pattern.Value == "burst":
-		unit = 2 * in.burst()
+	case in.loadMoves():
+		switch in.dynamic.Utilization.Pattern.Value {
+		case "burst", "ramp":
+			unit = 2 * in.burst()
+		case "training":
+			unit = in.burst()
+		}
 	}
 	if in.temperatureMoves() && !in.heats() {
 		if both := unit / gcd(unit, in.wave()) * in.wave(); both <= maxPeriod {
@@ -172,6 +177,7 @@ type noise uint64
 const (
 	loadNoise noise = iota + 1
 	temperatureNoise
+	requestNoise
 )
 
 // noise is a number in [0, 1) that differs between the seconds of the period.
@@ -204,6 +210,9 @@ func between(lo, hi int64, at float64) int64 {
 	return min(lo+int64(at*float64(hi-lo+1)), hi)
 }
 
+// bunch is how long requests come in or stay away at least, in s.
+const bunch = 4
+
 // load is the demand on a GPU in one second.
 type load struct {
 	gpu, memory uint32 // in percent
@@ -212,7 +221,9 @@ type load struct {
 
 // load is the load in a second of the period. Its place, from 0 to 1, says where it lies in the profile's range:
 // anywhere, or in the lowest quarter if the pattern is idle, or in the highest if it is busy. A burst starts with a
-// pause and alternates between the two quarters. GPU and memory have the same place.
+// pause and alternates between the two quarters. Training is in the highest quarter and pauses in the last tenth of a period, as for
+// a checkpoint; inference is there for as long as requests come in, some seconds at a time. A ramp goes evenly through the range, up
+// and down. GPU and memory have the same place.
 func (in *inputs) load(second int64) load {
 	at := in.noise(loadNoise, second)
 	if !in.loadMoves() {
@@ -220,9 +231,22 @@ func (in *inputs) load(second int64) load {
 	}
 	m := &in.dynamic.Utilization
 	idle, busy := m.Pattern.Value == "idle", m.Pattern.Value == "busy"
-	if m.Pattern.Value == "burst" {
+	switch m.Pattern.Value {
+	case "burst":
 		busy = second/in.burst()%2 != 0
 		idle = !busy
+	case "training":
+		pause := max(in.burst()/10, 1)
+		busy = second%in.burst() < in.burst()-pause
+		idle = !busy
+	case "inference":
+		busy = in.noise(requestNoise, second/bunch) < 0.6
+		idle = !busy
+	case "ramp":
+		at = float64(second%in.burst()) / float64(in.burst())
+		if second/in.burst()%2 != 0 {
+			at = 1 - at
+		}
 	}
 	percent := func(least, most profiles.Opt[uint32]) uint32 {
 		hi := int64(most.Or(100))
