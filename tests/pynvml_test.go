@@ -46,8 +46,8 @@ nvmlShutdown()
 	}
 }
 
-// TestPynvmlOnAnOlderLibrary: functions that NVML 11.0 lacks are missing from its library, not merely unsupported.
-func TestPynvmlOnAnOlderLibrary(t *testing.T) {
+// TestCase6OlderLibrariesLackFunctions: functions that NVML 11.0 lacks are missing from its library, not merely unsupported.
+func TestCase6OlderLibrariesLackFunctions(t *testing.T) {
 	out := python(t, libraryOf(t, "11.0"), "pynvml-12", `
 from pynvml import *
 nvmlInit()
