@@ -174,7 +174,7 @@ static void whole_life(void)
 
 static void first_life(void)
 {
-	answers(NVML_ERROR_UNINITIALIZED, nvmlShutdown());
+	ok(nvmlShutdown()); // one too many, which drivers take for done
 	answers(NVML_ERROR_UNINITIALIZED, nvmlDeviceGetCount_v2(&gpus));
 	whole_life();
 	answers(NVML_ERROR_UNINITIALIZED, nvmlDeviceGetCount_v2(&gpus));
@@ -196,7 +196,7 @@ static void again(void)
 	char name[96];
 	ok(nvmlShutdown());
 	answers(NVML_ERROR_UNINITIALIZED, nvmlDeviceGetName(old, name, sizeof name));
-	answers(NVML_ERROR_UNINITIALIZED, nvmlShutdown());
+	ok(nvmlShutdown()); // one too many, which drivers take for done
 	ok(nvmlInit_v2());
 	answers(NVML_ERROR_INVALID_ARGUMENT, nvmlDeviceGetName(old, name, sizeof name));
 	learn();

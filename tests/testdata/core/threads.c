@@ -92,7 +92,7 @@ int main(int argc, char **argv)
 		check(pthread_join(thread[i], NULL) == 0);
 	unsigned int n;
 	answers(NVML_ERROR_UNINITIALIZED, nvmlDeviceGetCount_v2(&n));
-	answers(NVML_ERROR_UNINITIALIZED, nvmlShutdown());
+	ok(nvmlShutdown()); // one too many, which drivers take for done
 	ok(nvmlInit_v2());
 	ok(nvmlShutdown());
 	return 0;
