@@ -65,7 +65,7 @@ dist/nvml/$(newest): | dist/nvml
 old_glibc := -include library/host/glibc.h
 old_libs  := -Wl,--no-as-needed,-l:libpthread.so.0,-l:libdl.so.2,--as-needed
 
-# Nothing but libc is linked. nodelete: what the library leaves in a process, fork handlers above all, outlives a dlclose.
+# Nothing but glibc is linked. nodelete: what the library leaves in a process, fork handlers above all, outlives a dlclose.
 front_flags := $(old_glibc) -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -shared -s \
   -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs -Wl,--as-needed
 
