@@ -520,8 +520,9 @@ static __attribute__((noinline)) ssize_t read_device(int fd, void *buffer, size_
   // The message is looked at first: if there is no room for it, it stays.
   int file;
   long n;
-  while ((n = receive(fd, buffer, size, MSG_PEEK | MSG_DONTWAIT, &file)) == -EAGAIN)
-    if ((n = wait_readable(fd)) < 0) break;
+  // A daemon that ends without having read all that was written gives ECONNRESET, once and before the messages that it has sent.
+  while ((n = receive(fd, buffer, size, MSG_PEEK | MSG_DONTWAIT, &file)) == -EAGAIN || n == -ECONNRESET)
+    if (n == -EAGAIN && (n = wait_readable(fd)) < 0) break;
   uint32_t length = 0;
   if (n >= HEADER && size >= HEADER) memcpy(&length, (char *)buffer + 16, sizeof length);
   size_t total = file >= 0 ? length : n > 0 ? (size_t)n : 0;
