@@ -100,6 +100,7 @@ done
 until [ $(cat $C/mlx5_3/ports/1/counters/link_downed) -ge 3 ]; do sleep 0.05; done
 n heal --ib mlx5_3:1 flapping
 seen $C/mlx5_3/ports/1/state ACTIVE
+until [ $(grep -c PORT_ERR "$NVMLFAB_STATE_DIR/watched") = $(grep -c PORT_ACTIVE "$NVMLFAB_STATE_DIR/watched") ]; do sleep 0.05; done
 kill $watcher
 at events; grep event_type "$NVMLFAB_STATE_DIR/watched"
 at down; cat $C/mlx5_3/ports/1/counters/link_downed; perfquery -C mlx5_3
