@@ -46,6 +46,7 @@ __attribute__((visibility("hidden"))) void nvmlfab_relocate(void)
     size_t size = 0;
     for (unsigned i = 0; i < __ehdr_start.e_phnum; i++, segment++) {
         const uintptr_t start = distance + segment->p_vaddr, page = start & ~(uintptr_t)4095;
+        /* All but the first one, which has the table, at once and not by faults. Linux refuses before 5.14. */
         if (segment->p_type == PT_LOAD && i > 0)
             madvise((void *)page, start + segment->p_filesz - page, MADV_POPULATE_READ);
         if (segment->p_type != PT_DYNAMIC)

@@ -311,7 +311,7 @@ static void open_core(void *arg)
 
 static const ElfW(Dyn) *loaded; /* the dynamic section of a core that still has all pages of its load; NULL if there is none */
 
-enum { HUGE_HALF = 1 << 20 }; /* half of the size of a huge page */
+enum { HUGE = 2 << 20 }; /* the size of a huge page */
 
 static int drop_code(struct dl_phdr_info *library, size_t size, void *unused)
 {
@@ -330,8 +330,8 @@ static int drop_code(struct dl_phdr_info *library, size_t size, void *unused)
             continue;
         madvise((void *)start, end - start, MADV_DONTNEED);
         /* Linux maps a whole huge page of the file again if only a byte is read, unless the mapping ends within it. */
-        for (uintptr_t half = (start + 2 * HUGE_HALF - 1) / (2 * HUGE_HALF) * (2 * HUGE_HALF) + HUGE_HALF; half < end; half += 4 * HUGE_HALF)
-            madvise((void *)half, end - half < 2 * HUGE_HALF ? end - half : 2 * HUGE_HALF, MADV_NOHUGEPAGE);
+        for (uintptr_t half = (start + HUGE - 1) / HUGE * HUGE + HUGE / 2; half < end; half += 2 * HUGE)
+            madvise((void *)half, end - half < HUGE ? end - half : HUGE, MADV_NOHUGEPAGE);
     }
     return 1;
 }
