@@ -60,10 +60,7 @@ type exitError struct {
 
 func main() {
 	var cli commands
-	parser := kong.Must(&cli, kong.Name("nvmlfab"), kong.Description(description),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.KindMapper(reflect.String, kong.MapperFunc(verbatim)))
-	ctx, err := parser.Parse(spelled(os.Args[1:]))
+	ctx, err := newParser(&cli).Parse(spelled(os.Args[1:]))
 	if err != nil {
 		complain(fmt.Errorf("%w; see nvmlfab --help", err))
 		os.Exit(exitUsage)
@@ -76,6 +73,13 @@ func main() {
 		}
 		os.Exit(status)
 	}
+}
+
+// newParser is the parser of the command line; options come in addition to its own.
+func newParser(cli *commands, options ...kong.Option) *kong.Kong {
+	return kong.Must(cli, append(options, kong.Name("nvmlfab"), kong.Description(description),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.KindMapper(reflect.String, kong.MapperFunc(verbatim)))...)
 }
 
 // spelled translates common spellings into those of the parser: help, help COMMAND and --version.

@@ -12,7 +12,10 @@ import (
 func TestFresh(t *testing.T) { require.NoError(t, run("..", true)) }
 
 func TestStale(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "profiles")
+	for _, folder := range []string{dir, filepath.Join(dir, "..", "docs")} {
+		require.NoError(t, os.Mkdir(folder, 0o755))
+	}
 	sources, err := filepath.Glob("../*.go")
 	require.NoError(t, err)
 	for _, path := range sources {
@@ -20,8 +23,7 @@ func TestStale(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(path)), text, 0o600))
 	}
-	schema := filepath.Join(dir, "schema.json")
-	assert.EqualError(t, run(dir, true), schema+" is stale: run go generate ./profiles")
+	assert.ErrorContains(t, run(dir, true), " is stale: run go generate ./profiles")
 	require.NoError(t, run(dir, false))
 	require.NoError(t, run(dir, true))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "boards_gen.go"), nil, 0o600))

@@ -1,5 +1,5 @@
 // Compile turns the boards in profiles/boards/*.yaml into Go literals, so that no program parses YAML to serve a shipped board,
-// and the Go types of a profile into a JSON Schema, so that editors can complete and check one.
+// and the Go types of a profile into a JSON Schema, so that editors can complete and check one, and into docs/profile-keys.md.
 //
 //	go run -tags bootstrap ./profiles/compile [-check] [-dir profiles]
 //
@@ -57,5 +57,9 @@ func compile(dir string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{"boards_gen.go": boards, "schema.json": schema}, nil
+	keys, err := reference(schema)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{"boards_gen.go": boards, "schema.json": schema, "../docs/profile-keys.md": keys}, nil
 }

@@ -37,7 +37,8 @@ var scalars = map[string]object{
 	"ClusterUUID": {"type": "string", "pattern": "^[0-9A-Fa-f-]{32,36}$"},
 	"ClockSteps": {"type": []any{"array", "string"}, "items": object{"type": "integer", "minimum": 0},
 		"pattern": `^[1-9][0-9]{0,4}(\.5)?\.\.[1-9][0-9]{0,4}(\.5)?/[1-9][0-9]{0,4}(\.5)?$`},
-	"CPUSet": {"type": "string", "pattern": "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"},
+	"Function": {"type": "string", "pattern": "^nvmlDevice[0-9A-Za-z_]+$"},
+	"CPUSet":   {"type": "string", "pattern": "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"},
 }
 
 // schema writes the JSON Schema of a profile file from the Go source of the types that read one.
@@ -55,7 +56,13 @@ func schema(dir string) ([]byte, error) {
 	root := structs["file"].schema(structs)
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["title"] = "nvmlfab GPU profile"
-	root["$defs"] = used(root, defs)
+	used := used(root, defs)
+	for name, def := range used {
+		if def == nil {
+			return nil, fmt.Errorf("%s: type %s is no struct: add it to the scalars of the schema", dir, name)
+		}
+	}
+	root["$defs"] = used
 	var w bytes.Buffer
 	err = write(&w, root, 0)
 	w.WriteString("\n")
