@@ -169,6 +169,18 @@ dist/lib/libibmockumad.so: shims/preload/infiniband/umad.c shims/preload/infinib
 	@echo "gcc $< -o $@"; gcc $(shim_flags) -Wl,-soname,libibmockumad.so -Wl,--version-script,shims/preload/infiniband/umad.map $< $(old_libs) -o $@.$$$$; \
 	mv $@.$$$$ $@
 
+# The library of nvmlfab trace. It needs the library that it stands in front of, by a name that leads there. nvmlfab writes a
+# folder over @nvmlfab-trace-session@ and what follows it, in a copy for each trace.
+session := @nvmlfab-trace-session@$(shell printf '%0176d' 0)
+
+dist/lib/libnvmlfab-trace.so dist/arm64/libnvmlfab-trace.so: $(wildcard generated/trace/* library/trace/* library/host/*) Makefile | dist/lib dist/arm64
+	@echo "gcc generated/trace/*.c library/trace/*.c library/host/*.c -o $@"; \
+	after=$$(mktemp -d); trap 'rm -rf "$$after"' EXIT; \
+	$(or $(gcc),gcc) -x c -shared -nostdlib -Wl,-soname,libnvmlfab-traced.so.1 -o "$$after/after.so" /dev/null; \
+	$(or $(gcc),gcc) $(front_flags) -DTRACE_SESSION='"$(session)"' -Wl,-rpath,'$(session)' \
+	  -I library/trace -I library/host generated/trace/*.c library/trace/*.c library/host/*.c $(old_libs) -Wl,--no-as-needed "$$after/after.so" -o $@.$$$$; \
+	mv $@.$$$$ $@
+
 dist/lib dist/nvml dist/bin dist/arm64:
 	@mkdir -p $@
 
@@ -202,7 +214,7 @@ clean:
 
 # Libraries and helpers beside the front and the core.
 extras := dist/lib/nvmlfab-enter dist/lib/libcuda-none.so.1 dist/lib/libnvgpufilter.so dist/lib/libmockfs.so \
-  dist/lib/libibmocksys.so dist/lib/libibmockverbs.so dist/lib/libibmockumad.so
+  dist/lib/libibmocksys.so dist/lib/libibmockverbs.so dist/lib/libibmockumad.so dist/lib/libnvmlfab-trace.so
 
 bin: $(extras)
 

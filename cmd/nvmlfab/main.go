@@ -15,29 +15,32 @@ import (
 
 // commands are the subcommands; their fields are flags and arguments.
 type commands struct {
-	Version    versionCmd    `cmd:"" help:"Print the version of nvmlfab and how much of NVML it answers."`
-	Profiles   profilesCmd   `cmd:"" help:"List, show and check the profiles that describe GPU boards."`
-	Run        runCmd        `cmd:"" help:"Run a program that sees a profile's GPUs."`
-	Status     statusCmd     `cmd:"" help:"Show a node's GPUs as they are now, and what has changed about them."`
-	Set        setCmd        `cmd:"" help:"Give keys of the profile other values while programs run."`
-	Unset      unsetCmd      `cmd:"" help:"Give keys the profile's values again."`
-	Fail       failCmd       `cmd:"" help:"Make GPUs, or the node's driver, fail."`
-	Heal       healCmd       `cmd:"" help:"Take faults back."`
-	Reset      resetCmd      `cmd:"" help:"Reset GPUs as a driver does."`
-	Events     eventsCmd     `cmd:"" help:"Send and watch the events that programs wait for."`
-	Process    processCmd    `cmd:"" help:"Put processes on the GPUs' lists."`
-	MIG        migCmd        `cmd:"" name:"mig" help:"Cut GPUs into MIG instances."`
-	Play       playCmd       `cmd:"" help:"Play a scenario: a timed list of values, faults, events and processes."`
-	Stage      stageCmd      `cmd:"" help:"Write what a machine with a profile's GPUs has in /sys, /proc, /dev and its driver's folders."`
-	Unstage    unstageCmd    `cmd:"" help:"Take away what stage wrote."`
-	CDI        cdiCmd        `cmd:"" name:"cdi" help:"Write a CDI specification that shows a staged machine to containers."`
-	Fakegpu    fakegpuCmd    `cmd:"" name:"fakegpu" help:"Print the parameters with which fakegpu.ko has a profile's GPUs."`
-	Completion completionCmd `cmd:"" help:"Print a script by which a shell completes nvmlfab's commands."`
-	Complete   completeCmd   `cmd:"" hidden:""`
-	Hook       hookCmd       `cmd:"" hidden:""`
-	Entered    enteredCmd    `cmd:"" hidden:""`
-	Reap       reapCmd       `cmd:"" hidden:""`
-	IBDaemon   ibDaemonCmd   `cmd:"" name:"ib-daemon" hidden:""`
+	Version    versionCmd       `cmd:"" help:"Print the version of nvmlfab and how much of NVML it answers."`
+	Profiles   profilesCmd      `cmd:"" help:"List, show and check the profiles that describe GPU boards."`
+	Run        runCmd           `cmd:"" help:"Run a program that sees a profile's GPUs."`
+	Status     statusCmd        `cmd:"" help:"Show a node's GPUs as they are now, and what has changed about them."`
+	Set        setCmd           `cmd:"" help:"Give keys of the profile other values while programs run."`
+	Unset      unsetCmd         `cmd:"" help:"Give keys the profile's values again."`
+	Fail       failCmd          `cmd:"" help:"Make GPUs, or the node's driver, fail."`
+	Heal       healCmd          `cmd:"" help:"Take faults back."`
+	Reset      resetCmd         `cmd:"" help:"Reset GPUs as a driver does."`
+	Events     eventsCmd        `cmd:"" help:"Send and watch the events that programs wait for."`
+	Process    processCmd       `cmd:"" help:"Put processes on the GPUs' lists."`
+	MIG        migCmd           `cmd:"" name:"mig" help:"Cut GPUs into MIG instances."`
+	Play       playCmd          `cmd:"" help:"Play a scenario: a timed list of values, faults, events and processes."`
+	Trace      traceCmd         `cmd:"" help:"Run a program as run does, and print each call of NVML that it makes."`
+	Stage      stageCmd         `cmd:"" help:"Write what a machine with a profile's GPUs has in /sys, /proc, /dev and its driver's folders."`
+	Unstage    unstageCmd       `cmd:"" help:"Take away what stage wrote."`
+	CDI        cdiCmd           `cmd:"" name:"cdi" help:"Write a CDI specification that shows a staged machine to containers."`
+	Fakegpu    fakegpuCmd       `cmd:"" name:"fakegpu" help:"Print the parameters with which fakegpu.ko has a profile's GPUs."`
+	Completion completionCmd    `cmd:"" help:"Print a script by which a shell completes nvmlfab's commands."`
+	Complete   completeCmd      `cmd:"" hidden:""`
+	Hook       hookCmd          `cmd:"" hidden:""`
+	Entered    enteredCmd       `cmd:"" hidden:""`
+	Traced     tracedCmd        `cmd:"" hidden:""`
+	InTraced   enteredTracedCmd `cmd:"" name:"entered-traced" hidden:""`
+	Reap       reapCmd          `cmd:"" hidden:""`
+	IBDaemon   ibDaemonCmd      `cmd:"" name:"ib-daemon" hidden:""`
 }
 
 const description = `nvmlfab shows GPUs that are not there to programs that use NVML.

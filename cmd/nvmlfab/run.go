@@ -49,6 +49,8 @@ type runCmd struct {
 	Namespace bool     `xor:"how" help:"Run the program in a mount namespace or not at all."`
 	Preload   bool     `xor:"how" help:"Preload a library into the program instead of using a mount namespace."`
 	Command   []string `arg:"" optional:"" name:"cmd" passthrough:"partial" help:"The program and its arguments."`
+
+	front func(libraries string) (string, error) // puts another library in front, if there is one; returns its folder
 }
 
 func (runCmd) Help() string {
@@ -130,6 +132,11 @@ func (c *runCmd) prepare(again []string) error {
 	libraries, err := libraryDir(c.NVML, p.board)
 	if err != nil {
 		return err
+	}
+	if c.front != nil {
+		if libraries, err = c.front(libraries); err != nil {
+			return err
+		}
 	}
 	lasting, err := c.stateDir(p.board)
 	if err != nil {

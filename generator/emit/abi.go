@@ -25,6 +25,7 @@ func ABI(in Input) (Files, error) {
 		"abi/slots.go":     abiSlots,
 		"abi/fields.go":    abiFields,
 		"abi/symbols.go":   abiVersions,
+		"abi/returns.go":   func(f *jen.File, in Input) { abiReturns(f, in.Header) },
 	} {
 		f := goFile("abi", "")
 		build(f, in)
@@ -162,6 +163,19 @@ func abiSymbols(in Input) []byte {
 		fmt.Fprintf(&b, "%d %d %s %s %s\n", s.Number, s.Since, status, s.Kind, s.Name)
 	}
 	return b.Bytes()
+}
+
+// abiReturns renders a function that names the values of nvmlReturn_t.
+func abiReturns(f *jen.File, h *model.Header) {
+	f.Comment("ReturnName is the name of a code in C; empty for a code that has none.")
+	f.Func().Id("ReturnName").Params(jen.Id("code").Id("Return")).String().Block(
+		jen.Switch(jen.Id("code")).BlockFunc(func(g *jen.Group) {
+			for _, v := range h.Type("nvmlReturn_t").Values {
+				g.Case(jen.Id(binding.GoName(v.Name))).Block(jen.Return(jen.Lit(v.Name)))
+			}
+		}),
+		jen.Return(jen.Lit("")),
+	)
 }
 
 // abiVersions renders the versions, and the code that reads symbols.txt.
