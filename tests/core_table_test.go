@@ -3,6 +3,7 @@ package tests
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,6 +150,13 @@ func (m *coreModel) arg(nvml string, s *binding.Symbol, f *model.Function, a bin
 	if a.Role == binding.ByValue && strings.HasPrefix(f.Params[a.At].Name, "timeout") {
 		out = append(out, ".waits = true")
 	}
+	if a.Known != nil && t.Stars == 1 {
+		for _, field := range a.Known.Fields {
+			if strings.HasPrefix(field.Name, "timeout") {
+				out = append(out, fmt.Sprintf(".waits = true, .time = offsetof(%s, %s)", t.Elem(), field.Name))
+			}
+		}
+	}
 	if a.Unasked {
 		out = append(out, ".unasked = true")
 	}
@@ -169,8 +177,9 @@ func (m *coreModel) arg(nvml string, s *binding.Symbol, f *model.Function, a bin
 	if len(accepts) > 0 {
 		out = append(out, fmt.Sprintf(".accepts = (const struct accept[]){%s}, .versions = %d", strings.Join(accepts, ", "), len(accepts)))
 	}
-	if a.Counts {
-		out = append(out, fmt.Sprintf(".counts = true, .room = offsetof(%s, %s)", t.Elem(), a.Room))
+	if a.Fills != "" {
+		out = append(out, fmt.Sprintf(".fills = offsetof(%[1]s, %[2]s), .element = sizeof *((%[1]s *)NULL)->%[2]s, .room = offsetof(%[1]s, %[3]s), .counts = %[4]t, .reads = %[5]t",
+			t.Elem(), a.Fills, a.Room, a.Counts, a.Reads))
 	}
 	if a.Counted != "" {
 		last := a.Known.Fields[len(a.Known.Fields)-1]
@@ -233,6 +242,22 @@ device_defaults:
       - {id: 3, type: GRID T4-1Q, uuid: 22222222-2222-2222-2222-222222222222, vm_id: "2", vm_driver_version: 550.54.14}
 `
 
+// newestDriver is a board with functions that only the newest driver has, whose GPUs run processes and can run vGPUs.
+const newestDriver = `
+extends: gb200
+count: 2
+system: {driver_version: 615.36.04}
+device_defaults:
+  processes: [{pid: 5, used_memory_mib: 1, sm_util: 10}, {pid: 6, used_memory_mib: 2, mem_util: 20}, {pid: 7, used_memory_mib: 3, sm_util: 30}]
+  virtualization: {mode: host_vgpu}
+  vgpu:
+    heterogeneous_mode: enabled
+    capabilities: {fractional_multi_vgpu: true, heterogeneous_timeslice_profiles: true, heterogeneous_timeslice_sizes: true, homogeneous_placements: true}
+    types:
+      - {id: 1, name: VG-4Q, class: Quadro, framebuffer_mib: 4096, max_instances: 4, display_heads: 4, max_x: 7680, max_y: 4320,
+         placement_size: 4, placement_ids: [0, 4, 8, 12], homogeneous_placement_size: 5, homogeneous_placement_ids: [0, 5, 10]}
+`
+
 // split lists the functions that answered, and those that only refused, among the functions of vGPUs or among the others.
 func split(lines []string, vGPU bool) (answers, refuses []string) {
 	for _, line := range lines {
@@ -250,13 +275,16 @@ func split(lines []string, vGPU bool) (answers, refuses []string) {
 }
 
 // TestMemory: callers with three different headers use the newest library, which must not read or write past their
-// memory. Two boards have a value for most functions, and a vGPU host for most of those that are about vGPUs.
+// memory. Two boards have a value for most functions, and a vGPU host for most of those that are about vGPUs. Functions that only
+// refused on these are called on a board of the newest generation, with the newest driver.
 func TestMemory(t *testing.T) {
-	published, host := publishedKeys(t), filepath.Join(t.TempDir(), "host.yaml")
+	published, host, newest := publishedKeys(t), filepath.Join(t.TempDir(), "host.yaml"), filepath.Join(t.TempDir(), "newest.yaml")
 	require.NoError(t, os.WriteFile(host, []byte(smallNumbers), 0o644))
+	require.NoError(t, os.WriteFile(newest, []byte(newestDriver), 0o644))
 	for _, version := range []string{"11.0", "12.4", "13.4"} {
 		t.Run(version, func(t *testing.T) {
 			program := memoryProgram(t, version)
+			answered, only := map[string]bool{}, map[string]bool{}
 			for board, config := range map[string]string{"default": "", "published keys": published, "vGPU host": host} {
 				for _, part := range []string{"refusals", "guards"} {
 					t.Run(part+" "+board, func(t *testing.T) {
@@ -271,11 +299,35 @@ func TestMemory(t *testing.T) {
 							answers, refuses := split(out.lines(), board == "vGPU host")
 							assert.Greater(t, len(answers), (len(answers)+len(refuses))/2,
 								"of many functions only a refusal was seen:\n%s", strings.Join(refuses, "\n"))
+							note(out.lines(), answered, only)
 						}
 					})
 				}
 			}
+			maps.DeleteFunc(only, func(name string, _ bool) bool { return answered[name] })
+			env := with(library, "GOGC=1", "MOCK_NVML_CONFIG="+newest, "NVMLFAB_STATE_DIR="+t.TempDir())
+			out := run(t, env, program, append([]string{"guards"}, slices.Sorted(maps.Keys(only))...)...).succeeds(t)
+			assert.Empty(t, out.stderr)
+			note(out.lines(), answered, only)
+			if version == "13.4" {
+				assert.True(t, answered["nvmlDeviceReadPRMCounters_v1"] && answered["nvmlDeviceReadWritePRM_v1"], "the newest board answers PRM")
+			}
+			maps.DeleteFunc(only, func(name string, _ bool) bool { return answered[name] })
+			t.Logf("only refused: %s", slices.Sorted(maps.Keys(only)))
 		})
+	}
+}
+
+// note adds the functions that answered, and those that only refused.
+func note(lines []string, answered, refused map[string]bool) {
+	for _, vGPU := range []bool{false, true} {
+		answers, refuses := split(lines, vGPU)
+		for _, name := range answers {
+			answered[name] = true
+		}
+		for _, name := range refuses {
+			refused[name] = true
+		}
 	}
 }
 

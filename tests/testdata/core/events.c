@@ -161,7 +161,11 @@ static void arguments(void)
 
 static void system_events(void)
 {
-	nvmlSystemEventData_v1_t data[2];
+	enum { LIST = 2 };
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	check(pages != MAP_FAILED && mprotect(pages + page, page, PROT_NONE) == 0);
+	nvmlSystemEventData_v1_t *data = (nvmlSystemEventData_v1_t *)(void *)(pages + page) - LIST; // ends where nothing can be accessed
 	nvmlSystemEventSetCreateRequest_t create = {.version = 1};
 	answers(NVML_ERROR_ARGUMENT_VERSION_MISMATCH, nvmlSystemEventSetCreate(&create));
 	create.version = nvmlSystemEventSetCreateRequest_v1;
@@ -174,14 +178,14 @@ static void system_events(void)
 	answers(NVML_ERROR_INVALID_ARGUMENT, nvmlSystemEventSetWait(NULL));
 	answers(NVML_ERROR_INVALID_ARGUMENT, nvmlSystemEventSetWait(&wait));
 	wait.data = data;
-	wait.dataSize = 2;
+	wait.dataSize = LIST;
 	wait.timeoutms = 0;
 	answers(NVML_ERROR_TIMEOUT, nvmlSystemEventSetWait(&wait));
 	ready();
 	wait.timeoutms = 60000;
 	for (unsigned int got = 0; got < 3; got += wait.numEvent) {
 		ok(nvmlSystemEventSetWait(&wait));
-		check(wait.numEvent >= 1 && wait.numEvent <= 2);
+		check(wait.numEvent >= 1 && wait.numEvent <= LIST);
 		for (unsigned int i = 0; i < wait.numEvent; i++)
 			printf("%llu %x\n", data[i].eventType, data[i].gpuId);
 	}
@@ -189,6 +193,7 @@ static void system_events(void)
 	ok(nvmlSystemEventSetFree(&end));
 	answers(NVML_ERROR_INVALID_ARGUMENT, nvmlSystemEventSetFree(&end));
 	answers(NVML_ERROR_INVALID_ARGUMENT, nvmlSystemEventSetWait(&wait));
+	check(munmap(pages, 2 * page) == 0);
 }
 
 static void third(void)

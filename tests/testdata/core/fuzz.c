@@ -103,7 +103,17 @@ static void structure(struct call *c, const struct arg *a)
 			if (a->pointers[i] + sizeof target <= n)
 				memcpy(p + a->pointers[i], &target, sizeof target);
 		}
+		if (c->list[a->at] != NULL && !one_in(4)) { // a list that ends where a page does
+			uint32_t length = below((uint32_t)(c->list_size[a->at] / a->element) + 1);
+			put_list(c, a, length);
+			if (a->reads)
+				scribble(c->list[a->at], c->list_size[a->at]);
+		} else {
+			c->list[a->at] = NULL;
+		}
 	}
+	if (a->waits)
+		put_time(c, a, below(3));
 	if (a->stride > 0)
 		count_in(a, p, below((uint32_t)((n - a->array) / a->stride) + 1));
 	if (a->role == VERSIONED && one_in(6)) {

@@ -15,6 +15,15 @@ static bool takes(const struct function *f, enum role role)
 	return false;
 }
 
+// takes_list says that a function takes a struct that points to a list.
+static bool takes_list(const struct function *f)
+{
+	for (int i = 0; i < f->nargs; i++)
+		if (f->args[i].element > 0)
+			return true;
+	return false;
+}
+
 static int branch;
 
 static bool there(const struct function *f) { return f->driver <= branch; }
@@ -64,7 +73,7 @@ static long every_shape(const struct function *f, const uint64_t *values, bool a
 			if (all_lengths)
 				for (s.length = 0; s.length < 140; s.length++)
 					n += one(f, s, values);
-			else if (takes(f, LIST) || takes(f, SIZED) || takes(f, SLICE) || takes(f, ALSO) || takes(f, BUFFER))
+			else if (takes(f, LIST) || takes(f, SIZED) || takes(f, SLICE) || takes(f, ALSO) || takes(f, BUFFER) || takes_list(f))
 				for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
 					s.length = lengths[i];
 					n += one(f, s, values);
@@ -86,6 +95,12 @@ static long every_value(const struct function *f)
 			n += every_shape(f, (uint64_t[]){ scalars[i], scalars[j] }, false);
 	if (takes(f, BUFFER))
 		n += every_shape(f, (uint64_t[]){ 0, 0 }, true);
+	static const uint32_t numbers[] = { 0, 1, 2, 64 }; // which a struct may ask for
+	for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !answered[f - functions] && (takes(f, STRUCT) || takes(f, VERSIONED)); i++) {
+		content = &numbers[i];
+		n += every_shape(f, (uint64_t[]){ 0, 0 }, false);
+	}
+	content = NULL;
 	return n;
 }
 
@@ -113,7 +128,16 @@ static void cut(void)
 	has_mig = true;
 }
 
-int guards(bool mig)
+static bool among(const char *name, char **names, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (strcmp(names[i], name) == 0)
+			return true;
+	return false;
+}
+
+// guards calls those functions of the names, or all if there are none.
+int guards(bool mig, char **names, int nnames)
 {
 	char version[80];
 	long n = 0, implemented = 0, successes = 0;
@@ -123,7 +147,7 @@ int guards(bool mig)
 	branch = atoi(version);
 	for (const struct function *f = functions; f < functions + nfunctions; f++) {
 		check((size_t)(f - functions) < sizeof answered);
-		if (!f->implemented || f->life || (f->nargs > 0 && takes(f, RAW)))
+		if (!f->implemented || f->life || (f->nargs > 0 && takes(f, RAW)) || (nnames > 0 && !among(f->name, names, nnames)))
 			continue;
 		learn_again();
 		if (mig)

@@ -4,7 +4,7 @@
 
 #include "table.h"
 
-int refusals(void), guards(bool mig), fuzz(int argc, char **argv);
+int refusals(void), guards(bool mig, char **names, int nnames), fuzz(int argc, char **argv);
 
 const struct call *volatile now;
 
@@ -23,12 +23,12 @@ int main(int argc, char **argv)
 	alarm(300);
 	if (argc == 2 && strcmp(argv[1], "refusals") == 0)
 		return refusals();
-	if (argc == 2 && strcmp(argv[1], "guards") == 0)
-		return guards(false);
+	if (argc >= 2 && strcmp(argv[1], "guards") == 0)
+		return guards(false, argv + 2, argc - 2);
 	if (argc == 2 && strcmp(argv[1], "mig") == 0)
-		return guards(true);
+		return guards(true, NULL, 0);
 	if (argc == 4 && strcmp(argv[1], "fuzz") == 0)
 		return fuzz(argc, argv);
-	fprintf(stderr, "usage: memory refusals|guards|mig|fuzz SEED SECONDS\n");
+	fprintf(stderr, "usage: memory refusals|guards [FUNCTION...]|mig|fuzz SEED SECONDS\n");
 	return 2;
 }

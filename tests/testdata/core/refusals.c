@@ -157,6 +157,29 @@ static long versions(void)
 	return n;
 }
 
+// lists passes structs whose list is NULL, although they count elements in it.
+static long lists(void)
+{
+	long n = 0;
+	static struct call c;
+	for (const struct function *f = functions; f < functions + nfunctions; f++)
+		for (int i = 0; i < f->nargs; i++) {
+			const struct arg *a = &f->args[i];
+			if (a->element == 0 || !f->implemented || !there(f))
+				continue;
+			make_call(&c, f, ample);
+			memset(c.memory[a->at] + a->fills, 0, sizeof(void *));
+			remember(&c);
+			int got = invoke(&c);
+			if (!documented(got) || (a->reads && got != NVML_ERROR_INVALID_ARGUMENT && got != NVML_ERROR_NOT_SUPPORTED))
+				fail(__FILE__, __LINE__, "%s with a list that is NULL answers %d", f->name, got);
+			if (got != NVML_SUCCESS)
+				intact(&c, got);
+			n++;
+		}
+	return n;
+}
+
 int refusals(void)
 {
 	make_rooms();
@@ -180,6 +203,7 @@ int refusals(void)
 	printf("%ld calls before nvmlInit, ", before);
 	printf("%ld with NULL, ", nulls(true));
 	printf("%ld with handles that are none, ", handles(device, set, NVML_ERROR_INVALID_ARGUMENT));
+	printf("%ld with lists that are NULL, ", lists());
 	printf("%ld with versions that are none\n", versions());
 	return 0;
 }

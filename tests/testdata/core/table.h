@@ -43,10 +43,13 @@ struct arg {
 	enum handle_kind handle;  // of a handle
 	bool optional;            // the pointer may be NULL
 	bool in_bytes;            // the number of a SLICE counts bytes
-	bool waits;               // the VALUE is a time to wait
+	bool waits;               // the VALUE is a time to wait, or the struct has one
+	size_t time;              // offset of the time to wait in such a struct
 	bool unasked;             // the LIST must have room for all instances that there can be, whatever its number says
-	bool counts;              // the struct has a list and, at room, its number of elements, which becomes what it should be
-	size_t room;
+	size_t fills, element;    // of a struct that points to a list of the caller's: offset of the pointer, size of an element; 0 without
+	size_t room;              // offset of the list's number of elements in such a struct
+	bool counts;              // that number becomes what it should be
+	bool reads;               // the list is read before it is filled
 	const struct accept *accepts;
 	int versions;
 	const uint32_t *pointers; // offsets of pointers in a struct
@@ -76,13 +79,14 @@ void *slot(int number);
 
 enum { INSTANCES = 7, ARGS = 16, ROOM = 1 << 20, FILL = 0xa5, CANARY = 64 };
 
-// A room for each argument, and one for its length. After each room comes a page that cannot be accessed.
-static char *room_end[2 * ARGS];
+// A room for each argument, one for its length, and one for the list that it points to. After each room comes a page that cannot be
+// accessed.
+static char *room_end[3 * ARGS];
 
 static inline void make_rooms(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	for (int i = 0; i < 2 * ARGS; i++) {
+	for (int i = 0; i < 3 * ARGS; i++) {
 		char *room = mmap(NULL, ROOM + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		check(room != MAP_FAILED && mprotect(room + ROOM, page, PROT_NONE) == 0);
 		room_end[i] = room + ROOM;
@@ -113,6 +117,9 @@ struct call {
 	char *memory[ARGS];
 	size_t size[ARGS];
 	char before[ARGS][1 << 12];
+	char *list[ARGS]; // the list that a struct points to
+	size_t list_size[ARGS];
+	char list_before[ARGS][1 << 12];
 };
 
 // now is the running call.
@@ -125,6 +132,9 @@ static inline int invoke(const struct call *c)
 	now = NULL;
 	return answer;
 }
+
+// content is the number in each word of a struct; NULL is the pattern.
+static const uint32_t *content;
 
 // What a caller provides: the number of bytes or elements, the accepted version, and whether structs have the size of
 // this header or the smallest size of any header.
@@ -174,6 +184,25 @@ static inline void put_number(struct call *c, const struct arg *a, uint32_t n)
 
 static inline void count_in(const struct arg *a, char *p, uint32_t n) { memcpy(p + a->counted, &n, sizeof n); }
 
+// has_list says that a struct of that size points to a list.
+static inline bool has_list(const struct arg *a, size_t size)
+{
+	return a->element > 0 && a->fills + sizeof(void *) <= size && a->room + sizeof(uint32_t) <= size;
+}
+
+// put_list lets a struct point to a list of so many elements.
+static inline void put_list(struct call *c, const struct arg *a, uint32_t length)
+{
+	c->list_size[a->at] = length * a->element;
+	c->list[a->at] = guarded(2 * ARGS + a->at, c->list_size[a->at]);
+	if (a->reads)
+		memset(c->list[a->at], 0, c->list_size[a->at]);
+	memcpy(c->memory[a->at] + a->fills, &c->list[a->at], sizeof c->list[a->at]);
+	memcpy(c->memory[a->at] + a->room, &length, sizeof length);
+}
+
+static inline void put_time(struct call *c, const struct arg *a, uint32_t ms) { memcpy(c->memory[a->at] + a->time, &ms, sizeof ms); }
+
 static inline void put_struct(struct call *c, const struct arg *a, size_t size, uint32_t length)
 {
 	uint32_t n = 0;
@@ -185,8 +214,14 @@ static inline void put_struct(struct call *c, const struct arg *a, size_t size, 
 	char *p = put(c, a, size);
 	if (a->npointers > 0)
 		memset(p, 0, size); // no pattern where the library reads a pointer
+	for (size_t at = 0; content != NULL && a->npointers == 0 && at + sizeof *content <= size; at += sizeof *content)
+		memcpy(p + at, content, sizeof *content);
 	if (a->stride > 0)
 		count_in(a, p, n);
+	if (has_list(a, size))
+		put_list(c, a, length);
+	if (a->waits)
+		put_time(c, a, 1);
 }
 
 static inline void make_call(struct call *c, const struct function *f, struct shape s)
@@ -195,6 +230,7 @@ static inline void make_call(struct call *c, const struct function *f, struct sh
 	memset(c->arg, 0, sizeof c->arg);
 	memset(c->memory, 0, sizeof c->memory);
 	memset(c->size, 0, sizeof c->size);
+	memset(c->list, 0, sizeof c->list);
 	for (int i = 0; i < f->nargs; i++) {
 		const struct arg *a = &f->args[i];
 		size_t bytes = s.least && a->least > 0 ? a->least : a->bytes;
@@ -255,9 +291,12 @@ static inline void make_call(struct call *c, const struct function *f, struct sh
 // remember stores the content of the arguments, as far as there is room.
 static inline void remember(struct call *c)
 {
-	for (int i = 0; i < c->f->nparams; i++)
+	for (int i = 0; i < c->f->nparams; i++) {
 		if (c->memory[i] != NULL)
 			memcpy(c->before[i], c->memory[i], c->size[i] < sizeof c->before[i] ? c->size[i] : sizeof c->before[i]);
+		if (c->list[i] != NULL)
+			memcpy(c->list_before[i], c->list[i], c->list_size[i] < sizeof c->list_before[i] ? c->list_size[i] : sizeof c->list_before[i]);
+	}
 }
 
 static inline bool is_number(const struct function *f, int at)
@@ -275,6 +314,23 @@ static inline const struct arg *list_inside(const struct function *f, int at)
 		if (f->args[i].at == at && f->args[i].counts)
 			return &f->args[i];
 	return NULL;
+}
+
+// list_intact checks the same of a list that a struct points to, and that nothing is written after the elements that are counted.
+static inline void list_intact(const struct call *c, const struct arg *a, int answer)
+{
+	const char *list = c->list[a->at];
+	size_t size = c->list_size[a->at], n = size < sizeof c->list_before[a->at] ? size : sizeof c->list_before[a->at];
+	if (!filled(list - CANARY, CANARY))
+		fail(__FILE__, __LINE__, "%s writes before the list of argument %d", c->f->name, a->at);
+	if (answer != NVML_SUCCESS && memcmp(list, c->list_before[a->at], n) != 0)
+		fail(__FILE__, __LINE__, "%s writes to the list of argument %d and answers %d", c->f->name, a->at, answer);
+	if (answer == NVML_SUCCESS && a->counts) {
+		uint32_t count;
+		memcpy(&count, c->memory[a->at] + a->room, sizeof count);
+		if (count * a->element > size || !filled(list + count * a->element, size - count * a->element))
+			fail(__FILE__, __LINE__, "%s writes other than the %u elements that it counts", c->f->name, count);
+	}
 }
 
 // intact checks that what no answer may change is unchanged; after an error that includes the arguments. Only the
@@ -295,6 +351,9 @@ static inline void intact(const struct call *c, int answer)
 		    !(answer == NVML_ERROR_INSUFFICIENT_SIZE && is_number(c->f, i)))
 			fail(__FILE__, __LINE__, "%s writes to argument %d and answers %d", c->f->name, i, answer);
 	}
+	for (int i = 0; i < c->f->nargs; i++)
+		if (c->list[c->f->args[i].at] != NULL)
+			list_intact(c, &c->f->args[i], answer);
 }
 
 #endif
