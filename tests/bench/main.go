@@ -37,6 +37,7 @@ var marks = []mark{
 	{"process: load, init, count, shutdown", "process", "go", 1.3, false},
 	{"the same with a 400-line profile file", "process", "go", 3, true},
 	{"resident memory after init", "rss", "go", 1.65, false},
+	{"size of front and core", "size", "go", 5, false},
 	{"stat, libmockfs inert", "inert stat static", "stat", 3, false},
 	{"stat, libmockfs active, other path", "active stat static", "stat", 3, false},
 	{"the same, path on the stack", "active stat stack", "stat", 3, false},
@@ -131,7 +132,7 @@ func (m mark) show(v float64) string {
 	switch m.mode {
 	case "process":
 		return fmt.Sprintf("%.2f ms", v/1e6)
-	case "rss":
+	case "rss", "size":
 		return fmt.Sprintf("%.1f MB", v/1024)
 	}
 	return fmt.Sprintf("%.1f ns", v)
@@ -210,6 +211,9 @@ func (b *bench) measure(mode, library string, env []string) (float64, error) {
 	if words := strings.Fields(mode); len(words) > 1 {
 		return b.cost(words[0], library == b.library, words[1:])
 	}
+	if mode == "size" {
+		return size(library, library == b.library)
+	}
 	if mode != "process" {
 		out, err := command(env, b.path("probe"), library, mode)
 		if err != nil {
@@ -226,6 +230,23 @@ func (b *bench) measure(mode, library string, env []string) (float64, error) {
 		best = min(best, time.Since(start))
 	}
 	return float64(best), nil
+}
+
+// size is that of a library in KiB, with the core that ours loads.
+func size(library string, core bool) (float64, error) {
+	files := []string{library}
+	if core {
+		files = append(files, filepath.Join(filepath.Dir(library), "libnvmlfab-core.so.1"))
+	}
+	sum := int64(0)
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err != nil {
+			return 0, err
+		}
+		sum += info.Size()
+	}
+	return float64(sum) / 1024, nil
 }
 
 // cost times a call with a path, with libmockfs (ours) or without it (the floor).
