@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 )
 
@@ -31,6 +32,9 @@ type cacheEntry struct {
 
 // cacheELF is the flag of a library of the 64-bit C library of amd64.
 const cacheELF = 0x0303
+
+// cacheELFArm is that of arm64.
+const cacheELFArm = 0x0a03
 
 // addLibraries returns a cache in which the names lead to a folder; nil if the cache is of another kind.
 func addLibraries(cache []byte, dir string, names ...string) []byte {
@@ -87,6 +91,51 @@ func addLibraries(cache []byte, dir string, names ...string) []byte {
 	out.Write(entries.Bytes())
 	out.Write(texts.Bytes())
 	return out.Bytes()
+}
+
+// CachedLibrary is the path that the dynamic linker's cache has for a library of this machine's 64-bit programs; empty if it has
+// none, or cannot be read.
+func CachedLibrary(name string) string {
+	cache, err := os.ReadFile(cachePath)
+	if err != nil {
+		return ""
+	}
+	return cached(cache, name)
+}
+
+func cached(cache []byte, name string) string {
+	order := binary.LittleEndian
+	start := bytes.Index(cache, []byte(cacheMagic))
+	var header cacheHeader
+	if start < 0 {
+		return ""
+	}
+	cache = cache[start:]
+	if _, err := binary.Decode(cache, order, &header); err != nil {
+		return ""
+	}
+	text := func(at uint32) string {
+		if int64(at) >= int64(len(cache)) {
+			return ""
+		}
+		s, _, _ := bytes.Cut(cache[at:], []byte{0})
+		return string(s)
+	}
+	flags := map[string]uint32{"amd64": cacheELF, "arm64": cacheELFArm}[runtime.GOARCH]
+	for i := range int64(header.Count) {
+		var e cacheEntry
+		at := int64(binary.Size(header)) + i*int64(binary.Size(e))
+		if at > int64(len(cache)) {
+			return ""
+		}
+		if _, err := binary.Decode(cache[at:], order, &e); err != nil {
+			return ""
+		}
+		if e.Flags == flags && e.Capabilities == 0 && text(e.Name) == name {
+			return text(e.Path)
+		}
+	}
+	return ""
 }
 
 // compareNames compares as the dynamic linker does: runs of digits by their value, and a digit after anything else.

@@ -129,9 +129,19 @@ func TestMachineNoNamespace(t *testing.T) {
 	if os.Geteuid() != 0 {
 		skip(t, "only root can take namespaces away")
 	}
-	python := systemPython(t)
-	// unshare and clone fail with EPERM, by seccomp.
-	deny := []string{python, "-c", `
+	deny := withoutNamespaces(t)
+	out := run(t, nil, deny[0], append(deny[1:], launcher(t), "run", "--", tool(t, "lspci"), "-D", "-d", "10de::0302")...)
+	require.Zero(t, out.code, out.stderr)
+	assert.Len(t, out.lines(), 8)
+	assert.Regexp(t, `^nvmlfab: a mount namespace: .*; preloading libmockfs\.so instead\n`, out.stderr)
+	out = run(t, nil, deny[0], append(deny[1:], launcher(t), "run", "--namespace", "--", "true")...)
+	assert.Equal(t, 125, out.code)
+	assert.Contains(t, out.complains(t), "a mount namespace: operation not permitted")
+}
+
+// withoutNamespaces is a command prefix for a program that may not make namespaces: unshare fails with EPERM, by seccomp.
+func withoutNamespaces(t *testing.T) []string {
+	return []string{systemPython(t), "-c", `
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
 rules = [(0x20, 0, 0, 0), (0x15, 0, 1, 272), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7fff0000)]
@@ -142,11 +152,4 @@ prog = Prog(len(rules), ctypes.addressof(buffer))
 assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(prog), 0, 0) == 0
 os.execv(sys.argv[1], sys.argv[1:])
 `}
-	out := run(t, nil, deny[0], append(deny[1:], launcher(t), "run", "--", tool(t, "lspci"), "-D", "-d", "10de::0302")...)
-	require.Zero(t, out.code, out.stderr)
-	assert.Len(t, out.lines(), 8)
-	assert.Regexp(t, `^nvmlfab: a mount namespace: .*; preloading libmockfs\.so instead\n`, out.stderr)
-	out = run(t, nil, deny[0], append(deny[1:], launcher(t), "run", "--namespace", "--", "true")...)
-	assert.Equal(t, 125, out.code)
-	assert.Contains(t, out.complains(t), "a mount namespace: operation not permitted")
 }

@@ -1,13 +1,18 @@
 package tests
 
 import (
+	"debug/elf"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -110,4 +115,170 @@ func TestTraceNVIDIA(t *testing.T) {
 		assert.Contains(t, calls[0].Call, "nvmlInit")
 		assert.Equal(t, "NVML_ERROR_DRIVER_NOT_LOADED", calls[0].Result)
 	}
+}
+
+// onNVIDIA are the libraries of NVIDIA's drivers that tests fetch.
+func onNVIDIA(t *testing.T) map[string]string {
+	out := map[string]string{}
+	for _, driver := range []string{"390", "470", "535", "550", "555"} {
+		out[driver] = fetched(t, "libnvidia-ml-"+driver, "libnvidia-ml.so.1")
+	}
+	return out
+}
+
+// TestTraceSymbols: a program that asks whether a function exists gets the same answer with a trace as without, for nvmlfab's
+// libraries of all versions and for NVIDIA's, and for what neither nvml.h nor nvmlfab knows.
+func TestTraceSymbols(t *testing.T) {
+	program := compile(t, "traced", "-ldl", "-pthread")
+	libraries := onNVIDIA(t)
+	for _, version := range []string{"11.0", "11.8.86", "12.4.127", "13.0.39", "13.4.92"} {
+		libraries[version] = filepath.Join(libraryOf(t, version), "libnvidia-ml.so.1")
+	}
+	names := map[string]bool{"nvmlNothing": true, "_init": true}
+	for _, s := range abi.Symbols() {
+		names[s.Name] = true
+	}
+	for _, library := range libraries {
+		f, err := elf.Open(library)
+		require.NoError(t, err)
+		symbols, err := f.DynamicSymbols()
+		require.NoError(t, err)
+		f.Close()
+		for _, s := range symbols {
+			if s.Section != elf.SHN_UNDEF && s.Name != "" {
+				names[s.Name] = true
+			}
+		}
+	}
+	list := filepath.Join(t.TempDir(), "names")
+	require.NoError(t, os.WriteFile(list, []byte(strings.Join(slices.Sorted(maps.Keys(names)), "\n")+"\n"), 0o644))
+	for name, library := range libraries {
+		t.Run(name, func(t *testing.T) {
+			plain := run(t, nil, "sh", "-c", `exec "$0" exists "$1" <"$2"`, program, library, list).succeeds(t)
+			assert.Contains(t, plain.stdout, "nvmlInit_v2 1 0\n")
+			assert.Contains(t, plain.stdout, "nvmlNothing 0 1\n")
+			out := run(t, nil, launcher(t), "trace", "--library", library, "--", "sh", "-c", `exec "$0" exists <"$1"`, program, list).succeeds(t)
+			assert.Equal(t, plain.stdout, out.stdout)
+			assert.Equal(t, "\nno calls of NVML\n", out.stderr)
+		})
+	}
+}
+
+// TestTraceWhole: the trace of a program with threads and forks has every call of every process on a line of its own, however the
+// process ended, and the summary adds all of them up.
+func TestTraceWhole(t *testing.T) {
+	program := compile(t, "traced", "-ldl", "-pthread")
+	stolen := filepath.Join(t.TempDir(), "stolen")
+	for _, flags := range [][]string{nil, {"--preload"}} {
+		out, calls, last := traceOf(t, flags, program, "whole", "libnvidia-ml.so.1", stolen)
+		want := strings.TrimSpace(out.succeeds(t).stdout)
+		pids, tids, n := map[int]int{}, map[int]bool{}, 0
+		for _, c := range calls {
+			if c.Call == "nvmlDeviceGetIndex" {
+				n++
+				pids[c.PID]++
+				tids[c.TID] = true
+				assert.Equal(t, float64(1), c.Args["index"])
+				assert.Equal(t, "NVML_SUCCESS", c.Result)
+			}
+		}
+		assert.Equal(t, want, fmt.Sprint(n))
+		assert.Len(t, pids, 7, "the program, five children, and the program that one of them became: %v", pids)
+		assert.Len(t, tids, 10)
+		assert.EqualValues(t, 7, last.Summary.Processes)
+		for _, f := range last.Summary.Functions {
+			if f.Name == "nvmlDeviceGetIndex" {
+				assert.Equal(t, want, fmt.Sprint(f.Calls))
+				assert.EqualValues(t, f.Calls, f.Results["NVML_SUCCESS"])
+			}
+		}
+		text, err := os.ReadFile(stolen)
+		require.NoError(t, err)
+		assert.Empty(t, text, "a file of the program that has the descriptor's number")
+	}
+}
+
+// TestTraceEnds: a process that is killed while the trace runs is in it, the summary waits for a daemon, and the status is the
+// program's.
+func TestTraceEnds(t *testing.T) {
+	program := compile(t, "traced", "-ldl", "-pthread")
+	script := `"$0" wait | { read ready; kill -9 $(cat "/proc/$$/task/$$/children" | cut -d' ' -f1); }; exit 7`
+	out, calls, _ := traceOf(t, nil, "bash", "-c", script, program)
+	assert.Equal(t, 7, out.code)
+	assert.Equal(t, 1, callsOf(calls, "nvmlDeviceGetIndex"))
+
+	_, calls, last := traceOf(t, nil, program, "daemon")
+	assert.Equal(t, 10, callsOf(calls, "nvmlDeviceGetIndex"))
+	assert.EqualValues(t, 2, last.Summary.Processes)
+
+	out, _, _ = traceOf(t, nil, "sh", "-c", "kill -TERM $$")
+	assert.Equal(t, 128+15, out.code)
+	out = run(t, nil, launcher(t), "trace", "--", "/nonexistent")
+	assert.Equal(t, 127, out.code)
+}
+
+func callsOf(calls []tracedCall, name string) (n int) {
+	for _, c := range calls {
+		if c.Call == name {
+			n++
+		}
+	}
+	return n
+}
+
+// TestTraceOutput: lines that cannot be written are counted and do no harm to the program, whether the disk is full, standard error
+// is closed, or nobody reads it.
+func TestTraceOutput(t *testing.T) {
+	program := compile(t, "traced", "-ldl", "-pthread")
+	in := func(script string) outcome { return run(t, nil, "bash", "-c", script, launcher(t), program) }
+
+	out := in(`exec "$0" trace -o /dev/full -- "$1" leaf`).succeeds(t)
+	assert.Contains(t, out.stderr, "52 lines of the trace could not be written: no space left on device")
+	in(`exec "$0" trace -- "$1" leaf 2>&-`).succeeds(t)
+	in(`exec "$0" trace -- "$1" leaf 2>/dev/full`).succeeds(t)
+	assert.Equal(t, "1350\n0\n", in(`{ "$0" trace -- "$1" whole 2>&3; echo $?; } 3> >(exec 3<&-; read line; exit 0)`).stdout)
+
+	// In one file with the program's own standard error no line overwrites another.
+	file := filepath.Join(t.TempDir(), "both")
+	run(t, nil, "bash", "-c", `exec "$0" trace -- bash -c 'for i in 1 2 3; do echo mine $i >&2; "$0" leaf; done' "$1" 2>"$2"`, launcher(t), program, file).succeeds(t)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Len(t, regexp.MustCompile(`(?m)^mine \d$`).FindAllString(string(text), -1), 3)
+	assert.Len(t, regexp.MustCompile(`(?m)^\d+ nvmlDeviceGetIndex\(device=0x[0-9a-f]+, index=1\) = NVML_SUCCESS <[0-9.]+>$`).FindAllString(string(text), -1), 150)
+
+	file = filepath.Join(t.TempDir(), "socket")
+	script := `
+import socket, subprocess, sys
+a, b = socket.socketpair()
+p = subprocess.Popen(sys.argv[1:], stderr=b)
+b.close()
+text = b""
+while part := a.recv(65536):
+    text += part
+print(text.decode(), end="")
+sys.exit(p.wait())`
+	lines := run(t, nil, systemPython(t), "-c", script, launcher(t), "trace", "--", program, "leaf").succeeds(t)
+	assert.Equal(t, 50, strings.Count(lines.stdout, " nvmlDeviceGetIndex("))
+	assert.Contains(t, lines.stdout, "52 calls of 3 functions in 1 process\n")
+}
+
+// TestTraceAbsolute: in a mount namespace a program is traced that loads NVML by the path of the driver's folder, or without an
+// environment.
+func TestTraceAbsolute(t *testing.T) {
+	namespaces(t)
+	program := compile(t, "traced", "-ldl", "-pthread")
+	_, calls, _ := traceOf(t, []string{"--namespace"}, "env", "-i", program, "leaf")
+	assert.Equal(t, 50, callsOf(calls, "nvmlDeviceGetIndex"))
+	_, calls, _ = traceOf(t, []string{"--namespace"}, program, "leaf", "/dev/.nvmlfab/lib/libnvidia-ml.so.1")
+	assert.Equal(t, 50, callsOf(calls, "nvmlDeviceGetIndex"))
+	_, calls, _ = traceOf(t, []string{"--namespace"}, machineProgram(t, "paths", "-static", "-w"))
+	assert.Empty(t, calls, "a static program")
+}
+
+// TestTraceOff: without a trace nothing of it is loaded.
+func TestTraceOff(t *testing.T) {
+	out := run(t, nil, launcher(t), "run", "--", systemPython(t), "-c",
+		`import ctypes; ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2(); print(open("/proc/self/maps").read())`).succeeds(t)
+	assert.Contains(t, out.stdout, "libnvidia-ml.so")
+	assert.NotContains(t, out.stdout, "trace")
 }

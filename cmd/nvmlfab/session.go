@@ -21,7 +21,7 @@ import (
 //	lib/libnvidia-ml.so.1          a copy of the tracing library, which the program loads
 //	lib/libnvmlfab-traced.so.1     a link to the library after it
 //	out                            a link to where lines go
-//	shared                         what is counted
+//	shared                         what is counted; .nvmlfab-users is the same file
 type session struct {
 	dir    string
 	output *os.File // for lines and the summary
@@ -79,7 +79,11 @@ func newSession(output string, json, own bool) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.Chmod(s.dir, 0o711), s.share(own), s.direct(output)); err != nil {
+	err = errors.Join(os.Chmod(s.dir, 0o711), s.share(own), s.direct(output))
+	if err == nil {
+		err = reap(s.dir, "1", nil) // in case that this process cannot remove it
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
 	return s, nil
@@ -110,7 +114,10 @@ func (s *session) share(own bool) error {
 	if err := os.WriteFile(path, text.Bytes(), 0o666); err != nil {
 		return err
 	}
-	return os.Chmod(path, 0o666)
+	if err := os.Chmod(path, 0o666); err != nil {
+		return err
+	}
+	return os.Link(path, filepath.Join(s.dir, usersFile))
 }
 
 // direct opens the output and makes the link by which processes find it. Each opens it on its own and appends to it, so that

@@ -124,7 +124,7 @@ func (t *summary) text() []byte {
 		b.WriteString("\nno calls of NVML\n")
 		return b.Bytes()
 	}
-	fmt.Fprintf(&b, "\n%s of %s in %s that loaded NVML\n\n", counted(t.Calls, "call"), counted(uint64(len(t.Functions)), "function"), processes(t.Processes))
+	fmt.Fprintf(&b, "\n%s of %s in %s\n\n", counted(t.Calls, "call"), counted(uint64(len(t.Functions)), "function"), processes(t.Processes))
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "calls\tfailed\tseconds\tlongest\t  function\n")
 	for _, f := range t.Functions {

@@ -46,31 +46,36 @@ The exit status is the program's, or 128 and the number of the signal that ended
 // Run starts the program, waits for it and its descendants, and prints the summary.
 func (c *traceCmd) Run(ctx *kong.Context) error {
 	status, err := c.trace(ctx)
-	if err != nil {
+	if status < 0 {
 		return exitError{err, exitRun}
+	}
+	if err != nil { // after the program's end, whose status is more important
+		complain(err)
 	}
 	os.Exit(status)
 	return nil
 }
 
+// trace returns the program's status, -1 if it could not be started.
 func (c *traceCmd) trace(ctx *kong.Context) (status int, err error) {
 	for _, p := range ctx.Path {
 		if p.Flag != nil && c.Library != "" && !slices.Contains([]string{"output", "json", "library"}, p.Flag.Name) {
-			return 0, fmt.Errorf("--library: the program then sees that library and nothing of nvmlfab's, so leave --%s away", p.Flag.Name)
+			return -1, fmt.Errorf("--library: the program then sees that library and nothing of nvmlfab's, so leave --%s away", p.Flag.Name)
 		}
 	}
 	s, err := newSession(c.Output, c.JSON, c.Library == "")
 	if err != nil {
-		return 0, err
+		return -1, err
 	}
 	defer func() { err = errors.Join(err, s.remove()) }()
 	self, err := os.Executable()
 	if err != nil {
-		return 0, err
+		return -1, err
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return 0, fmt.Errorf("cannot become the parent of the program's orphans: %w", err)
+		return -1, fmt.Errorf("cannot become the parent of the program's orphans: %w", err)
 	}
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // nobody reads the output any more: then the summary is lost, and no more
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded...)
 	process, err := os.StartProcess(self, append([]string{os.Args[0], "traced"}, os.Args[2:]...), &os.ProcAttr{
@@ -78,7 +83,7 @@ func (c *traceCmd) trace(ctx *kong.Context) (status int, err error) {
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 	})
 	if err != nil {
-		return 0, err
+		return -1, err
 	}
 	status = wait(process.Pid, signals)
 	return status, s.summarize()

@@ -110,6 +110,8 @@ static void write_line(const char *text, size_t n)
     pthread_sigmask(SIG_SETMASK, &was, NULL);
 }
 
+static _Atomic int counted_process;
+
 /* ---- The call ---------------------------------------------------------------------------------------------------------- */
 
 static uint64_t now(void)
@@ -164,6 +166,9 @@ word trace_call(unsigned index, const word *args)
         return pass_on(index, args);
     }
     struct entry *e = &shared->entry[index];
+    const int pid = (int)syscall(SYS_getpid);
+    if (atomic_exchange(&counted_process, pid) != pid) /* a fork */
+        atomic_fetch_add(&shared->processes, 1);
     char number[32];
     const struct function f = function(index, number);
     struct line l = {0};
@@ -190,7 +195,7 @@ word trace_call(unsigned index, const word *args)
         ;
     if (memory != MAP_FAILED) {
         trace_after(&l, &f, args, result);
-        trace_finish(&l, &o, &f, (int)syscall(SYS_getpid), (int)syscall(SYS_gettid), result, ns, e->stub != 0);
+        trace_finish(&l, &o, &f, pid, (int)syscall(SYS_gettid), result, ns, e->stub != 0);
         write_line(o.text, o.size);
         munmap(memory, SCRATCH);
     } else
@@ -293,6 +298,7 @@ __attribute__((constructor)) static void start(void)
     if (shared == NULL)
         host_complain("trace: %s cannot be used, so no calls of process %d are traced", path_in_session(path, sizeof path, "shared"), (int)getpid());
     else {
+        atomic_store(&counted_process, (int)getpid());
         atomic_fetch_add(&shared->processes, 1);
         open_lines();
     }
