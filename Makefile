@@ -213,7 +213,7 @@ clean:
 # ---- What the commands need beside them ----------------------------------------------------------------------------
 
 # Libraries and helpers beside the front and the core.
-extras := dist/lib/nvmlfab-enter dist/lib/libcuda-none.so.1 dist/lib/libnvgpufilter.so dist/lib/libmockfs.so \
+extras := dist/lib/nvmlfab-enter dist/lib/nvmlfab-call dist/lib/libcuda-none.so.1 dist/lib/libnvgpufilter.so dist/lib/libmockfs.so \
   dist/lib/libibmocksys.so dist/lib/libibmockverbs.so dist/lib/libibmockumad.so dist/lib/libnvmlfab-trace.so
 
 bin: $(extras)
@@ -221,6 +221,10 @@ bin: $(extras)
 # Static, so that nothing that is preloaded or on a library path comes into it.
 dist/lib/nvmlfab-enter: shims/enter/enter.c | dist/lib
 	@echo "gcc $< -o $@"; gcc -std=gnu11 -Wall -Wextra -Werror -O2 -static -s -o $@.$$$$ $<; mv $@.$$$$ $@
+
+# Dynamic, since it loads a libnvidia-ml.
+dist/lib/nvmlfab-call: shims/call/call.c library/host/glibc.h | dist/lib
+	@echo "gcc $< -o $@"; gcc $(old_glibc) -std=gnu11 -Wall -Wextra -Werror -O2 -s -Wl,--wrap=__libc_start_main -o $@.$$$$ $< $(old_libs); mv $@.$$$$ $@
 
 dist/lib/libcuda-none.so.1: shims/cuda/cuda.c | dist/lib
 	@echo "gcc $< -o $@"; gcc -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -shared -s \

@@ -166,7 +166,7 @@ func (p *project) newest() headers.Version { return p.Versions[len(p.Versions)-1
 func (p *project) render() (emit.Files, error) {
 	in := p.input(p.newest().NVML)
 	out := emit.Files{}
-	for _, part := range []func(emit.Input) (emit.Files, error){emit.ABI, emit.Dispatch, emit.Trace, p.front} {
+	for _, part := range []func(emit.Input) (emit.Files, error){emit.ABI, emit.Dispatch, emit.Trace, emit.Calls, p.front} {
 		files, err := part(in)
 		if err != nil {
 			return nil, err

@@ -16,7 +16,7 @@ func TestGlibc(t *testing.T) {
 	libraries, err := filepath.Glob(filepath.Join(root, "dist/nvml/*/libnvidia-ml.so.1"))
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, len(libraries), 19)
-	for _, name := range []string{"libnvmlfab-core.so.1", "libmockfs.so", "libibmocksys.so", "libibmockumad.so", "libibmockverbs.so", "libnvgpufilter.so", "libnvmlfab-trace.so"} {
+	for _, name := range []string{"libnvmlfab-core.so.1", "libmockfs.so", "libibmocksys.so", "libibmockumad.so", "libibmockverbs.so", "libnvgpufilter.so", "nvmlfab-call", "libnvmlfab-trace.so"} {
 		libraries = append(libraries, filepath.Join(root, "dist/lib", name))
 	}
 	for _, path := range libraries {

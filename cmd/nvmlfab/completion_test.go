@@ -9,7 +9,7 @@ import (
 
 func TestComplete(t *testing.T) {
 	for line, want := range map[string]string{
-		"|":                            "version profiles run status set unset fail heal reset events process mig play trace doctor stage unstage cdi fakegpu completion",
+		"|":                            "version profiles run status set unset fail heal reset events process mig play trace capture doctor stage unstage cdi fakegpu completion",
 		"pr|":                          "profiles process",
 		"profiles |":                   "list show validate import schema",
 		"profiles show t|":             "t4 t4-vgpu-host",

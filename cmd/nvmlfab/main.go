@@ -29,6 +29,7 @@ type commands struct {
 	MIG        migCmd           `cmd:"" name:"mig" help:"Cut GPUs into MIG instances."`
 	Play       playCmd          `cmd:"" help:"Play a scenario: a timed list of values, faults, events and processes."`
 	Trace      traceCmd         `cmd:"" help:"Run a program as run does, and print each call of NVML that it makes."`
+	Capture    captureCmd       `cmd:"" help:"Make a profile of what the NVML library of a machine answers."`
 	Doctor     doctorCmd        `cmd:"" help:"Say what is wrong on this machine and in this environment, and what mends it."`
 	Stage      stageCmd         `cmd:"" help:"Write what a machine with a profile's GPUs has in /sys, /proc, /dev and its driver's folders."`
 	Unstage    unstageCmd       `cmd:"" help:"Take away what stage wrote."`

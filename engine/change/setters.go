@@ -178,9 +178,9 @@ func (t *Tx) ClearAccounting(i int) abi.Return {
 func APIRestricted(d *profiles.Device, api abi.RestrictedAPI_t) (restricted, supported bool) {
 	switch api {
 	case abi.RESTRICTED_API_SET_APPLICATION_CLOCKS:
-		return bool(d.APIRestriction.ApplicationClocks.Or(true)), d.Clocks.GraphicsApp.Valid
+		return bool(d.APIRestriction.ApplicationClocks.Or(true)), d.Clocks.GraphicsApp.Valid || d.APIRestriction.ApplicationClocks.Valid
 	case abi.RESTRICTED_API_SET_AUTO_BOOSTED_CLOCKS:
-		return bool(d.APIRestriction.AutoBoostedClocks.Or(false)), d.Clocks.AutoBoost.Valid
+		return bool(d.APIRestriction.AutoBoostedClocks.Or(false)), d.Clocks.AutoBoost.Valid || d.APIRestriction.AutoBoostedClocks.Valid
 	}
 	return false, false
 }

@@ -46,8 +46,10 @@ func nvmlfab_answer(number C.uint32_t, args unsafe.Pointer) (ret C.uint32_t) {
 	makeRoom(false)
 	if call := dispatch.Call(uint32(number)); call != nil {
 		s := node.Snapshot()
-		if ret, instead := s.Instead(uint32(number), func() uintptr { return marshal.Word[uintptr](args, 0) }); instead {
-			return C.uint32_t(ret)
+		if args != nil { // a function without parameters has no block of words
+			if ret, instead := s.Instead(uint32(number), func() uintptr { return marshal.Word[uintptr](args, 0) }); instead {
+				return C.uint32_t(ret)
+			}
 		}
 		return C.uint32_t(s.Known(call(s, args)))
 	}

@@ -30,9 +30,9 @@ func (r *reader) mig(all [][]setting) *yaml.Node {
 		}
 		most := num(strconv.FormatUint(uint64(board.Devices[0].MIG.MaxGPUInstances.Value), 10))
 		most.LineComment = "# not printed; of the shipped board " + board.Name
-		all[i] = append(all[i], setting{"mig.max_gpu_instances", most, g.id.line})
+		all[i] = append(all[i], setting{Key: "mig.max_gpu_instances", Value: most, Line: g.id.line})
 		if nodes := r.instances(g, board.MIG.GPUInstanceProfiles, idle); len(nodes) > 0 {
-			all[i] = append(all[i], setting{"mig.instances", &yaml.Node{Kind: yaml.SequenceNode, Content: nodes}, g.id.line})
+			all[i] = append(all[i], setting{Key: "mig.instances", Value: &yaml.Node{Kind: yaml.SequenceNode, Content: nodes}, Line: g.id.line})
 		}
 	}
 	if board == nil {
@@ -50,11 +50,11 @@ func (r *reader) mig(all [][]setting) *yaml.Node {
 
 // cuttable is the shipped board with a GPU's chip, if it can be cut.
 func cuttable(settings []setting) *profiles.Board {
-	at := slices.IndexFunc(settings, func(s setting) bool { return s.key == "pci.device_id" })
+	at := slices.IndexFunc(settings, func(s setting) bool { return s.Key == "pci.device_id" })
 	if at < 0 {
 		return nil
 	}
-	id, err := strconv.ParseUint(settings[at].value.Value, 0, 32)
+	id, err := strconv.ParseUint(settings[at].Value.Value, 0, 32)
 	if err != nil {
 		return nil
 	}

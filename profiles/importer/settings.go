@@ -7,38 +7,22 @@ import (
 	"strings"
 
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/profiles/draft"
 	"gopkg.in/yaml.v3"
 )
 
-// setting is a key of a GPU and its value.
-type setting struct {
-	key   string
-	value *yaml.Node
-	line  int
-}
+// setting is a key of one GPU, its value, and the line that it comes from.
+type setting = draft.Setting
 
-// text is a value that is text, num one that is a number, true or false.
-func text(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
-func num(s string) *yaml.Node  { return &yaml.Node{Kind: yaml.ScalarNode, Value: s} }
-
-// list is a list on one line.
-func list(nodes ...*yaml.Node) *yaml.Node {
-	return &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, Content: nodes}
-}
-
-// pairs is a mapping on one line, of keys and values in turn.
-func pairs(content ...any) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
-	for _, c := range content {
-		switch c := c.(type) {
-		case string:
-			n.Content = append(n.Content, text(c))
-		case *yaml.Node:
-			n.Content = append(n.Content, c)
-		}
-	}
-	return n
-}
+// These make values.
+var (
+	text  = draft.Text
+	num   = draft.Num
+	list  = draft.List
+	pairs = draft.Pairs
+	put   = draft.Put
+	equal = draft.Equal
+)
 
 // maker makes the settings of one GPU.
 type maker struct {
@@ -50,7 +34,7 @@ type maker struct {
 }
 
 func (m *maker) set(key string, value *yaml.Node, line int) {
-	m.settings = append(m.settings, setting{key, value, line})
+	m.settings = append(m.settings, setting{Key: key, Value: value, Line: line})
 }
 
 // made makes the settings of all GPUs.
@@ -107,7 +91,7 @@ func (m *maker) make() error {
 }
 
 func (m *maker) has(key string) bool {
-	return slices.ContainsFunc(m.settings, func(s setting) bool { return s.key == key })
+	return slices.ContainsFunc(m.settings, func(s setting) bool { return s.Key == key })
 }
 
 // take takes a value that the table does not deal with. given is false if there is none.
@@ -333,7 +317,7 @@ func (m *maker) health() error {
 			m.set("ecc.sram."+span+".correctable", num(n), l.line) // later versions of the same driver print these in their place
 			m.set("ecc.sram."+span+".uncorrectable_parity", num("0"), all.line)
 			m.set("ecc.sram."+span+".uncorrectable_secded", num("0"), all.line)
-			m.settings = slices.DeleteFunc(m.settings, func(s setting) bool { return s.key == key })
+			m.settings = slices.DeleteFunc(m.settings, func(s setting) bool { return s.Key == key })
 			m.done[all.path] = true
 		}
 	}
@@ -450,10 +434,10 @@ func (m *maker) order() error {
 		place[section(rule.key)] = i // the last one
 	}
 	at := func(s setting) int {
-		if i, ok := place[s.key]; ok {
+		if i, ok := place[s.Key]; ok {
 			return i
 		}
-		if i, ok := place[section(s.key)]; ok {
+		if i, ok := place[section(s.Key)]; ok {
 			return i
 		}
 		return len(rules)
@@ -461,7 +445,7 @@ func (m *maker) order() error {
 	slices.SortStableFunc(m.settings, func(a, b setting) int { return at(a) - at(b) })
 	var unique []setting
 	for _, s := range m.settings {
-		if i := slices.IndexFunc(unique, func(u setting) bool { return u.key == s.key }); i >= 0 {
+		if i := slices.IndexFunc(unique, func(u setting) bool { return u.Key == s.Key }); i >= 0 {
 			unique[i] = s
 			continue
 		}

@@ -1,0 +1,225 @@
+package emit
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/format"
+	"slices"
+	"strings"
+
+	"github.com/nvmlfab/nvmlfab/generator/binding"
+	"github.com/nvmlfab/nvmlfab/generator/model"
+)
+
+// The following types are the lines of calls.json. The Go text below declares them again for readers of that file.
+type (
+	callFunction struct {
+		Name   string      `json:"name"`
+		Since  int         `json:"since"`
+		Slot   int         `json:"slot,omitempty"`
+		Reads  bool        `json:"reads,omitempty"`
+		Params []callParam `json:"params,omitempty"`
+	}
+	callParam struct {
+		Name     string           `json:"name"`
+		Role     binding.Role     `json:"role"`
+		At       int              `json:"at"`
+		Length   int              `json:"length"`
+		Type     string           `json:"type"`
+		Size     int64            `json:"size"`
+		Versions []binding.Accept `json:"versions,omitempty"`
+		Counted  string           `json:"counted,omitempty"`
+		Fills    string           `json:"fills,omitempty"`
+		Room     string           `json:"room,omitempty"`
+	}
+	callType struct {
+		Name   string        `json:"name"`
+		Kind   model.Kind    `json:"kind"`
+		Of     string        `json:"of,omitempty"`
+		Size   int64         `json:"size"`
+		Fields []callField   `json:"fields,omitempty"`
+		Values []model.Value `json:"values,omitempty"`
+	}
+	callField struct {
+		Name    string  `json:"name"`
+		Type    string  `json:"type"`
+		Pointer bool    `json:"pointer,omitempty"`
+		Dims    []int64 `json:"dims,omitempty"`
+		Offset  int64   `json:"offset"`
+		Size    int64   `json:"size"`
+	}
+)
+
+// readingSlots are the entries of nvidia-smi's table that nvidia-smi -q reads, and that change nothing.
+var readingSlots = []int{209, 226, 230, 231, 237, 240, 242, 243, 249}
+
+// reads reports whether a symbol only reads, so that it may be called on a machine in use. The name says it: the verb comes first, or
+// after the kind of object that the symbol is about. Symbols that wait are left out.
+func reads(in Input, s *binding.Symbol) bool {
+	if s.Kind == binding.Slot {
+		return slices.Contains(readingSlots, s.Slot())
+	}
+	if s.Kind != binding.Function && s.Kind != binding.Anytime {
+		return false
+	}
+	name := s.GoName()
+	for _, object := range []string{"DeviceWorkloadPowerProfile", "DevicePowerSmoothing", "DevicePerfMetrics", "DeviceCcu", "DeviceVgpu", "Device", "System", "Unit", "GpuInstance",
+		"ComputeInstance", "VgpuInstance", "VgpuType", "EventSet", "Gpm", "Vgpu"} {
+		if rest, ok := strings.CutPrefix(name, object); ok {
+			name = rest
+			break
+		}
+	}
+	for _, verb := range []string{"Get", "Is", "Query", "On"} {
+		if rest, ok := strings.CutPrefix(name, verb); ok && rest != "" && rest[0] >= 'A' && rest[0] <= 'Z' {
+			return true
+		}
+	}
+	return false
+}
+
+// Calls renders package calls: what a program needs that calls functions by their names and reads their answers.
+func Calls(in Input) (Files, error) {
+	all := in.Header.With(in.Slots)
+	var b bytes.Buffer
+	lines := func(n int, at func(int) any) error {
+		for i := range n {
+			line, err := json.Marshal(at(i))
+			if err != nil {
+				return fmt.Errorf("calls/calls.json: %w", err)
+			}
+			b.Write(line)
+			if i < n-1 {
+				b.WriteByte(',')
+			}
+			b.WriteByte('\n')
+		}
+		return nil
+	}
+	var functions []callFunction
+	for _, s := range in.Symbols {
+		if s.Kind == binding.Front {
+			continue
+		}
+		f := callFunction{Name: s.Name, Since: s.Since, Slot: s.Slot(), Reads: reads(in, s)}
+		for _, a := range s.Args {
+			size := s.Header.SizeOf(a.Type)
+			if a.Type.Stars > 0 {
+				size = s.Header.SizeOf(a.Type.Elem())
+				if s.Kind == binding.Slot {
+					size = all.SizeOf(a.Type.Elem())
+				}
+			}
+			f.Params = append(f.Params, callParam{a.Name, a.Role, a.At, a.Size, a.Type.Name, max(size, a.Extent), a.Versions, a.Counted, a.Fills, a.Room})
+		}
+		functions = append(functions, f)
+	}
+	fmt.Fprintf(&b, "{\"note\": %q,\n\"functions\": [\n", notice)
+	if err := lines(len(functions), func(i int) any { return functions[i] }); err != nil {
+		return nil, err
+	}
+	b.WriteString("], \"types\": [\n")
+	if err := lines(len(all.Types), func(i int) any {
+		t := all.Types[i]
+		out := callType{Name: t.Name, Kind: t.Kind, Size: t.Size, Values: t.Values}
+		if t.Of != nil {
+			out.Of = t.Of.Name
+		}
+		for _, f := range t.Fields {
+			out.Fields = append(out.Fields, callField{f.Name, f.Type.Name, f.Type.Stars > 0, f.Type.Dims, f.Offset, f.Size})
+		}
+		return out
+	}); err != nil {
+		return nil, err
+	}
+	b.WriteString("]}\n")
+	text, err := format.Source([]byte("// " + notice + "\n\n" + callsSource))
+	if err != nil {
+		return nil, fmt.Errorf("calls/calls.go: %w", err)
+	}
+	return Files{"calls/calls.json": b.Bytes(), "calls/calls.go": text}, nil
+}
+
+const callsSource = `// Package calls describes every function of libnvidia-ml.so and the types of its parameters, for programs that call functions
+// by their names and read what these wrote.
+package calls
+
+import (
+	_ "embed"
+	"encoding/json"
+	"sync"
+)
+
+// Table has the functions of all versions, and the types of the newest.
+type Table struct {
+	Functions []Function
+	Types     []Type
+}
+
+// Function is a function. Since is the number of the oldest version that has it, Slot its place in nvidia-smi's table if it is not
+// exported. Reads says that a call changes nothing.
+type Function struct {
+	Name   string
+	Since  int
+	Slot   int
+	Reads  bool
+	Params []Param
+}
+
+// Param is a parameter, at a position from 0. Length is the position of the length or count beside it, -1 if there is none.
+// Type is what it holds or points to, Size that type's size.
+type Param struct {
+	Name     string
+	Role     string
+	At       int
+	Length   int
+	Type     string
+	Size     int
+	Versions []Version // of a struct with a version, the oldest first
+	Counted  string    // the field with the number of elements of its last array that are in use
+	Fills    string    // the field that points to an array
+	Room     string    // the field with the number of elements of that array
+}
+
+// Version is the content of a struct's version field, and the size that it stands for.
+type Version struct {
+	Version uint32
+	Size    int
+}
+
+// Type is a type of the header. Of is the type that a scalar or an alias stands for.
+type Type struct {
+	Name   string
+	Kind   string // struct, union, enum, handle, scalar or alias
+	Of     string
+	Size   int
+	Fields []Field
+	Values []Value
+}
+
+// Field is a field of a struct or a union. Dims are the dimensions of an array.
+type Field struct {
+	Name    string
+	Type    string
+	Pointer bool
+	Dims    []int
+	Offset  int
+	Size    int
+}
+
+// Value is a value of an enumeration.
+type Value struct {
+	Name  string
+	Value int64
+}
+
+// Read is the table.
+var Read = sync.OnceValues(func() (*Table, error) {
+	t := new(Table)
+	return t, json.Unmarshal(text, t)
+})
+
+//go:embed calls.json
+var text []byte
+`
