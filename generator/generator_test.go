@@ -112,6 +112,28 @@ func TestMissingIsOrderedByConsumers(t *testing.T) {
 	assert.Equal(t, 39, counts["nvmlInit"])
 }
 
+// TestMissingIsOrderedByTraces: what programs called comes first, entries of nvidia-smi's table that nobody knows among it.
+func TestMissingIsOrderedByTraces(t *testing.T) {
+	text, lines := filepath.Join(t.TempDir(), "text"), filepath.Join(t.TempDir(), "lines")
+	require.NoError(t, os.WriteFile(text, []byte(`12 nvmlDeviceClearFieldValues(device=0x1) = NVML_ERROR_NOT_SUPPORTED (stub) <0.000001>
+12/13 nvmlInternalSlot26(a=0x0) = NVML_ERROR_NOT_SUPPORTED (stub) <0.000001>
+12/13 nvmlInternalSlot26(a=0x0) = NVML_ERROR_NOT_SUPPORTED (stub) <0.000001>
+12 nvmlInit_v2() = NVML_SUCCESS <0.000001>
+
+      2       0  0.000010  0.000002  nvmlInternalSlot26
+`), 0o644))
+	require.NoError(t, os.WriteFile(lines, []byte(strings.Repeat(`{"time":1.5,"pid":1,"tid":1,"call":"nvmlDeviceClearFieldValues","args":{},"result":"NVML_SUCCESS"}
+`, 2)+`{"summary":{"calls":2,"functions":[{"name":"nvmlInit"}]}}
+`), 0o644))
+	list := strings.Split(output(t, "--missing", "--trace", text, "--trace", lines), "\n")
+	assert.Regexp(t, `^calls +consumers +stub `, list[0])
+	assert.Regexp(t, `^3 +\d+ +nvmlDeviceClearFieldValues +admin +func DeviceClearFieldValues\(`, list[1])
+	assert.Regexp(t, `^2 +0 +nvmlInternalSlot26 +an entry of nvidia-smi's table`, list[2])
+	assert.Regexp(t, `^0 `, list[3])
+	require.ErrorContains(t, run([]string{"--missing", "--trace", "report.go"}, &bytes.Buffer{}), "has no calls in it")
+	require.ErrorContains(t, run([]string{"--missing", "--trace", "/nonexistent"}, &bytes.Buffer{}), "--trace: open /nonexistent")
+}
+
 // TestEveryFrontCompiles compiles the C of all versions against their own headers; every warning is an error.
 func TestEveryFrontCompiles(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -217,6 +239,7 @@ func TestFlagsThatContradict(t *testing.T) {
 		"--stats --json --line":        "--json and --line are two forms of --stats; choose one",
 		"--json":                       "--json is a form of --stats; add --stats",
 		"--missing --line":             "--line is a form of --stats; add --stats",
+		"--stats --trace x":            "--trace orders the list of --missing; add --missing",
 		"--nvml 12.4":                  "generated/ is always of the newest version, so leave --nvml out",
 		"--nvml 12.4 --check":          "leave --nvml out",
 		"--front=":                     "--front wants a folder",
@@ -229,7 +252,7 @@ func TestFlagsThatContradict(t *testing.T) {
 
 func TestHelpHasAnExampleOfEachMode(t *testing.T) {
 	help := output(t, "--help")
-	for _, flag := range []string{"--update", "--check", "--stats", "--json", "--line", "--missing", "--header", "--version-of", "--front"} {
+	for _, flag := range []string{"--update", "--check", "--stats", "--json", "--line", "--missing", "--trace", "--header", "--version-of", "--front"} {
 		assert.Regexp(t, `go run ./generator [^\n]*`+flag, help)
 	}
 }

@@ -26,8 +26,10 @@ type flags struct {
 	VersionOf bool    `help:"Print the whole version that --nvml names."`
 	Front     *string `help:"Write the C sources of a version's front into DIR." placeholder:"DIR"`
 
-	JSON bool   `name:"json" help:"With --stats: JSON, with the names of the implemented symbols."`
-	Line bool   `help:"With --stats: one line for one version."`
+	JSON  bool     `name:"json" help:"With --stats: JSON, with the names of the implemented symbols."`
+	Line  bool     `help:"With --stats: one line for one version."`
+	Trace []string `name:"trace" help:"With --missing: the stubs that programs called first, by what nvmlfab trace -o FILE wrote. Can be given for several traces." placeholder:"FILE" sep:"none"`
+
 	NVML string `name:"nvml" help:"With --stats, --missing, --header, --version-of or --front: that version, or an unambiguous beginning of it, in place of the newest." placeholder:"VERSION"`
 }
 
@@ -42,6 +44,7 @@ func (flags) Help() string {
     go run ./generator --stats --json                 the same for programs
     go run ./generator --stats --line                 the same for people in a hurry
     go run ./generator --missing | head               what to write next
+    go run ./generator --missing --trace calls.txt    what that program asked for in vain, the most often called first
     go run ./generator --nvml 12.4 --header           where that nvml.h is
     go run ./generator --nvml 12.4 --version-of       12.4.127
     go run ./generator --nvml 12.4 --front /tmp/front the C of libnvidia-ml.so.1 as driver 550 has it`
@@ -70,6 +73,8 @@ func (f flags) Validate() error {
 		return fmt.Errorf("--json is a form of --stats; add --stats")
 	case f.Line && !f.Stats:
 		return fmt.Errorf("--line is a form of --stats; add --stats")
+	case len(f.Trace) > 0 && !f.Missing:
+		return fmt.Errorf("--trace orders the list of --missing; add --missing")
 	case f.NVML != "" && (len(modes) == 0 || f.Update || f.Check):
 		return fmt.Errorf("--nvml goes with --stats, --missing, --header, --version-of or --front; " +
 			"generated/ is always of the newest version, so leave --nvml out")
@@ -141,7 +146,7 @@ func run(args []string, out io.Writer) error {
 	case f.Stats:
 		return p.statsTable(out, reported)
 	case f.Missing:
-		return p.missing(out, version)
+		return p.missing(out, version, f.Trace)
 	case f.Front != nil:
 		return p.writeFront(version, *f.Front)
 	case f.Check:

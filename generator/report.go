@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -175,23 +177,76 @@ func wanted() (map[string]int, error) {
 	return out, nil
 }
 
-// missing lists the stubs of a version, those with the most consumers first, each with the signature of the Go function
-// that would retire it.
-func (p *project) missing(out io.Writer, v headers.Version) error {
+// missing lists the stubs of a version, each with the signature of the Go function that would retire it. Those that the programs of
+// traces called most often come first, then those with the most consumers.
+func (p *project) missing(out io.Writer, v headers.Version, traces []string) error {
 	count, err := wanted()
+	if err != nil {
+		return err
+	}
+	calls, err := called(traces)
 	if err != nil {
 		return err
 	}
 	in := p.input(v.NVML)
 	stubs := slices.DeleteFunc(in.Exported(), in.Implemented)
 	callers := func(s *binding.Symbol) int { return count[versionSuffix.ReplaceAllString(s.Name, "")] }
-	slices.SortStableFunc(stubs, func(a, b *binding.Symbol) int { return callers(b) - callers(a) })
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "consumers\tstub\twho may call it\tthe function that retires it")
+	type row struct {
+		calls, callers    int
+		name, who, advice string
+	}
+	var rows []row
 	for _, s := range stubs {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", callers(s), s.Name, p.requires.Of(s).Who, s.Signature())
+		rows = append(rows, row{calls[s.Name], callers(s), s.Name, string(p.requires.Of(s).Who), s.Signature()})
+	}
+	for name, n := range calls { // entries of nvidia-smi's table, of which only some are known
+		if at := slices.IndexFunc(in.Symbols, func(s *binding.Symbol) bool { return s.Name == name }); unknownSlot.MatchString(name) && (at < 0 || !in.Implemented(in.Symbols[at])) {
+			rows = append(rows, row{n, 0, name, "", "an entry of nvidia-smi's table: find out what it means, and declare it in nvml-headers/slots.h"})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b row) int {
+		return cmp.Or(b.calls-a.calls, b.callers-a.callers, strings.Compare(a.name, b.name))
+	})
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	traced := len(traces) > 0
+	if traced {
+		fmt.Fprint(w, "calls\t")
+	}
+	fmt.Fprintln(w, "consumers\tstub\twho may call it\tthe function that retires it")
+	for _, r := range rows {
+		if traced {
+			fmt.Fprintf(w, "%d\t", r.calls)
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", r.callers, r.name, r.who, r.advice)
 	}
 	return w.Flush()
+}
+
+var (
+	tracedCall  = regexp.MustCompile(`^(?:\d+(?:/\d+)? |\{.*"call":")(nvml\w+)["(]`)
+	unknownSlot = regexp.MustCompile(`^nvmlInternalSlot\d+$`)
+)
+
+// called counts the calls of each function in traces, as text or as JSON.
+func called(traces []string) (map[string]int, error) {
+	out := map[string]int{}
+	for _, path := range traces {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("--trace: %w", err)
+		}
+		found := false
+		for line := range strings.Lines(string(text)) {
+			if m := tracedCall.FindStringSubmatch(line); m != nil {
+				out[m[1]]++
+				found = true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("--trace: %s has no calls in it; nvmlfab trace -o FILE -- PROGRAM writes some", path)
+		}
+	}
+	return out, nil
 }
 
 // goldens renders the prototype of every symbol and every layout, for each version. Goldens do not depend on which

@@ -15,7 +15,7 @@ import (
 // TestDocs types every example of the pages about changing nodes, one after the other in one shell, and compares what is
 // printed. In a page, … stands for any text within a line, and a line of … alone for any number of lines.
 func TestDocs(t *testing.T) {
-	for _, page := range []string{"../README.md", "runtime-control.md", "scenarios.md", "mig.md", "infiniband.md"} {
+	for _, page := range []string{"../README.md", "runtime-control.md", "scenarios.md", "mig.md", "infiniband.md", "trace.md"} {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join(root, "docs", page))
 			require.NoError(t, err)

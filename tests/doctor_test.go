@@ -52,6 +52,7 @@ func doctor(t *testing.T, env []string, prefix []string, args ...string) (wrong 
 
 // TestDoctor breaks one thing after the other, and the doctor names each.
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	wrong, all := doctor(t, nil, nil)
 	assert.Empty(t, wrong)
 	var about []string

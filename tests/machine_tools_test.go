@@ -98,9 +98,9 @@ func TestMachineTools(t *testing.T) {
 	})
 }
 
-// TestMachineContainerToolkit: NVIDIA's nvidia-ctk describes the staged machine.
-func TestMachineContainerToolkit(t *testing.T) {
-	namespaces(t)
+// containerToolkit is NVIDIA's nvidia-ctk, which is built once.
+func containerToolkit(t *testing.T) string {
+	t.Helper()
 	const version = "v1.17.8"
 	cache, err := os.UserCacheDir()
 	require.NoError(t, err)
@@ -111,6 +111,13 @@ func TestMachineContainerToolkit(t *testing.T) {
 			skip(t, "nvidia-ctk does not build: "+out.stderr)
 		}
 	}
+	return ctk
+}
+
+// TestMachineContainerToolkit: NVIDIA's nvidia-ctk describes the staged machine.
+func TestMachineContainerToolkit(t *testing.T) {
+	namespaces(t)
+	ctk := containerToolkit(t)
 	dir := filepath.Join(t.TempDir(), "root")
 	run(t, nil, launcher(t), "stage", "--root", dir).succeeds(t)
 	out := inside(t, "h100", ctk, "cdi", "generate", "--driver-root", dir, "--dev-root", "/").succeeds(t)

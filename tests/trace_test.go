@@ -129,6 +129,7 @@ func onNVIDIA(t *testing.T) map[string]string {
 // TestTraceSymbols: a program that asks whether a function exists gets the same answer with a trace as without, for nvmlfab's
 // libraries of all versions and for NVIDIA's, and for what neither nvml.h nor nvmlfab knows.
 func TestTraceSymbols(t *testing.T) {
+	t.Parallel()
 	program := compile(t, "traced", "-ldl", "-pthread")
 	libraries := onNVIDIA(t)
 	for _, version := range []string{"11.0", "11.8.86", "12.4.127", "13.0.39", "13.4.92"} {
@@ -167,6 +168,7 @@ func TestTraceSymbols(t *testing.T) {
 // TestTraceWhole: the trace of a program with threads and forks has every call of every process on a line of its own, however the
 // process ended, and the summary adds all of them up.
 func TestTraceWhole(t *testing.T) {
+	t.Parallel()
 	program := compile(t, "traced", "-ldl", "-pthread")
 	stolen := filepath.Join(t.TempDir(), "stolen")
 	for _, flags := range [][]string{nil, {"--preload"}} {
@@ -201,6 +203,7 @@ func TestTraceWhole(t *testing.T) {
 // TestTraceEnds: a process that is killed while the trace runs is in it, the summary waits for a daemon, and the status is the
 // program's.
 func TestTraceEnds(t *testing.T) {
+	t.Parallel()
 	program := compile(t, "traced", "-ldl", "-pthread")
 	script := `"$0" wait | { read ready; kill -9 $(cat "/proc/$$/task/$$/children" | cut -d' ' -f1); }; exit 7`
 	out, calls, _ := traceOf(t, nil, "bash", "-c", script, program)
@@ -229,6 +232,7 @@ func callsOf(calls []tracedCall, name string) (n int) {
 // TestTraceOutput: lines that cannot be written are counted and do no harm to the program, whether the disk is full, standard error
 // is closed, or nobody reads it.
 func TestTraceOutput(t *testing.T) {
+	t.Parallel()
 	program := compile(t, "traced", "-ldl", "-pthread")
 	in := func(script string) outcome { return run(t, nil, "bash", "-c", script, launcher(t), program) }
 
@@ -265,6 +269,7 @@ sys.exit(p.wait())`
 // TestTraceAbsolute: in a mount namespace a program is traced that loads NVML by the path of the driver's folder, or without an
 // environment.
 func TestTraceAbsolute(t *testing.T) {
+	t.Parallel()
 	namespaces(t)
 	program := compile(t, "traced", "-ldl", "-pthread")
 	_, calls, _ := traceOf(t, []string{"--namespace"}, "env", "-i", program, "leaf")
