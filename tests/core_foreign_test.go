@@ -94,6 +94,14 @@ func copyOf(t *testing.T, from string) string {
 	return to
 }
 
+// openLibrary is a copy of the libraries that every user can reach, also if the tree is in a folder of root's alone.
+func openLibrary(t *testing.T) string {
+	t.Helper()
+	dir := copyOf(t, library)
+	letIn(t, dir)
+	return dir
+}
+
 // letIn lets every user enter a temporary folder.
 func letIn(t *testing.T, dir string) {
 	t.Helper()

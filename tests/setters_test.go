@@ -95,7 +95,7 @@ var setters = []setter{
 
 // settableNode is a node with a state directory, and the nvidia-smi of a driver.
 type settableNode struct {
-	program, profile, state string
+	program, profile, state, library string
 }
 
 func newSettable(t *testing.T, driver int) settableNode {
@@ -103,7 +103,7 @@ func newSettable(t *testing.T, driver int) settableNode {
 	dir, err := os.MkdirTemp("", "setters") // others than its owner have to reach it
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
-	n := settableNode{filepath.Join(dir, "nvidia-smi"), filepath.Join(dir, "profile.yaml"), filepath.Join(dir, "state")}
+	n := settableNode{filepath.Join(dir, "nvidia-smi"), filepath.Join(dir, "profile.yaml"), filepath.Join(dir, "state"), openLibrary(t)}
 	program, err := os.ReadFile(fetched(t, "nvidia-smi-"+strconv.Itoa(driver), "nvidia-smi"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(n.program, program, 0o755))
@@ -116,7 +116,7 @@ func newSettable(t *testing.T, driver int) settableNode {
 }
 
 func (n settableNode) env() []string {
-	return with(library, "LC_ALL=C", "MOCK_NVML_CONFIG="+n.profile, "NVMLFAB_STATE_DIR="+n.state)
+	return with(n.library, "LC_ALL=C", "MOCK_NVML_CONFIG="+n.profile, "NVMLFAB_STATE_DIR="+n.state)
 }
 
 // run runs a command on the first GPU, in a process of its own.

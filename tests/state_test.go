@@ -177,7 +177,7 @@ func TestStateLimits(t *testing.T) {
 		shared := filepath.Join(sharedFolder(t), "node")
 		run(t, nil, "install", "-m", "755", program, shared).succeeds(t)
 		program := shared
-		env := with(library, "NVMLFAB_STATE_DIR="+dir)
+		env := with(openLibrary(t), "NVMLFAB_STATE_DIR="+dir)
 		script := append(nobody(t), "sh", "-c", `"$@"`, "sh", program, "read", "0")
 		out := run(t, env, script[0], script[1:]...).succeeds(t)
 		assert.True(t, strings.HasPrefix(out.stdout, "600000 mW"), "everybody may read: %s", out.stdout)

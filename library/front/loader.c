@@ -15,6 +15,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
 #define FRONT_NAME "libnvidia-ml"
 #define CORE_NAME "libnvmlfab-core"
 
@@ -212,6 +216,21 @@ static int core_path(char *path, size_t size)
     return snprintf(path, size, "%.*s/%s%s", (int)(slash - own_path), own_path, CORE_NAME, suffix) < (int)size;
 }
 
+enum { HUGE = 2 << 20 }; /* the size of a huge page */
+
+/* Has the kernel read the core in huge pages, if it has to read it at all, into its cache for all processes: where a mapping asks
+ * for huge pages, Linux reads that much at a time, and maps code from them by one page fault instead of hundreds. Pages that the
+ * cache has already stay as they are, and file systems without huge pages ignore this, as does Linux before 5.14. An error (the
+ * file may have been truncated) does not matter here. */
+static void read_core(void)
+{
+    madvise(core.image, core.size, MADV_HUGEPAGE);
+    for (size_t at = 0; at < core.size; at += HUGE)
+        madvise((char *)core.image + at, 1, MADV_POPULATE_READ);
+    madvise(core.image, core.size, MADV_NOHUGEPAGE);
+    madvise(core.image, core.size, MADV_DONTNEED);
+}
+
 /* Finds the core's file and maps it, once for a process and its children. */
 static nvmlReturn_t find_core(void)
 {
@@ -233,6 +252,8 @@ static nvmlReturn_t find_core(void)
         if (core.image == MAP_FAILED) {
             host_complain("cannot load the core %s: %s", core.path, strerror(errno));
             core.image = NULL;
+        } else {
+            read_core();
         }
     }
     if (fd >= 0)
@@ -310,8 +331,6 @@ static void open_core(void *arg)
 }
 
 static const ElfW(Dyn) *loaded; /* the dynamic section of a core that still has all pages of its load; NULL if there is none */
-
-enum { HUGE = 2 << 20 }; /* the size of a huge page */
 
 static int drop_code(struct dl_phdr_info *library, size_t size, void *unused)
 {
