@@ -1,7 +1,9 @@
 package tests
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -170,4 +172,55 @@ func TestInfinibandDeadDaemon(t *testing.T) {
 	assert.NotZero(t, ibTool(t, env, "sminfo").code, "the daemon stands still")
 	require.NoError(t, m.cmd.Process.Signal(syscall.SIGCONT))
 	ibTool(t, env, "sminfo").succeeds(t)
+}
+
+// TestInfinibandWaits: a program that waits for a device learns that the daemon stands still, by whichever call it waits, without a
+// limit or with a short one again and again. Its request comes back as timed out first. Many devices take no longer than one.
+func TestInfinibandWaits(t *testing.T) {
+	t.Parallel()
+	board, err := profiles.Shipped("h100")
+	require.NoError(t, err)
+	f, err := staged.Subnet(board, "dgx01", "", nil)
+	require.NoError(t, err)
+	tree := t.TempDir()
+	ibTree(t, tree, f.UMAD("dgx01"))
+	m := startMockIB(t, tree, "--profile", "h100", "--node", "dgx01")
+	program := ibProgram(t, "waits")
+	ways := map[string]string{"read 0": "timed out, then lost\n", "many 8": "8 lost\n"}
+	for _, call := range []string{"poll", "ppoll", "select", "pselect", "epoll_wait", "epoll_pwait", "nested", "poll_epoll"} {
+		for _, limit := range []string{"-1", "50", "7000"} {
+			ways[call+" "+limit] = "timed out, then lost\n"
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // a hang
+	defer cancel()
+	type waiter struct {
+		cmd    *exec.Cmd
+		out    *bufio.Reader
+		stderr *bytes.Buffer
+	}
+	waiters := map[string]waiter{}
+	for way := range ways {
+		cmd := exec.CommandContext(ctx, program, strings.Fields(way)...)
+		w := waiter{cmd, nil, &bytes.Buffer{}}
+		cmd.Env, cmd.Stderr = append(environ(), preloadIB(t, tree)...), w.stderr
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		w.out = bufio.NewReader(out)
+		waiters[way] = w
+	}
+	for way, w := range waiters {
+		line, err := w.out.ReadString('\n')
+		require.NoError(t, err, "%s: %s", way, w.stderr)
+		require.Equal(t, "waits\n", line, way)
+	}
+	require.NoError(t, m.cmd.Process.Signal(syscall.SIGSTOP))
+	began := time.Now()
+	for way, w := range waiters {
+		line, _ := w.out.ReadString('\n')
+		assert.Equal(t, ways[way], line, "%s: %s", way, w.stderr)
+		assert.NoError(t, w.cmd.Wait(), "%s: %s", way, w.stderr)
+	}
+	t.Logf("all know after %.1f s", time.Since(began).Seconds())
 }

@@ -8,8 +8,8 @@
 //
 // A daemon that is dead or does not answer gives EIO. Then the connection is shut, so that whoever waits for an answer wakes.
 // Requests without an answer come back as timed out first, as they do from a kernel whose subnet is gone: libibnetdisc, which
-// most tools use, frees memory twice if a read or a write of its own fails. A program that waits without limit does not notice by
-// itself that the daemon stands still, so poll and the like ask it now and then.
+// most tools use, frees memory twice if a read or a write of its own fails. A program that waits does not notice by itself that
+// the daemon stands still, so poll, select, epoll and reading ask it now and then.
 //
 // Which file an open leads to is found out after it was made: by then the other preloaded libraries have followed the path
 // into the staged tree, where an ordinary file or a socket stands for each device.
@@ -32,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
@@ -84,22 +85,32 @@ static const char socket_name[] = "mock-ib.sock";
 
 enum { MOST = 1 << 20 };  // the kernel's own limit for descriptors, as it is set by default
 
-static _Atomic uint64_t marks[MOST / 64];
+// set is a set of descriptors.
+typedef _Atomic uint64_t set[MOST / 64];
+
+static set marks;          // devices
+static set epolls;         // descriptors of epoll that wait for devices
 static _Atomic bool ever;  // something was marked
 
-static void mark(int fd, bool on) {
+static bool has(set in, int fd) {
+  return fd >= 0 && fd < MOST && atomic_load_explicit(&in[fd / 64], memory_order_relaxed) >> (fd % 64) & 1;
+}
+
+static void put(set in, int fd, bool on) {
   if (fd < 0 || fd >= MOST) return;
   uint64_t bit = 1ull << (fd % 64);
   if (on) {
-    atomic_fetch_or(&marks[fd / 64], bit);
+    atomic_fetch_or(&in[fd / 64], bit);
     atomic_store_explicit(&ever, true, memory_order_relaxed);
-  } else if (atomic_load_explicit(&marks[fd / 64], memory_order_relaxed) & bit)
-    atomic_fetch_and(&marks[fd / 64], ~bit);
+  } else if (has(in, fd))
+    atomic_fetch_and(&in[fd / 64], ~bit);
 }
 
-static bool marked(int fd) {
-  return fd >= 0 && fd < MOST && atomic_load_explicit(&marks[fd / 64], memory_order_relaxed) >> (fd % 64) & 1;
-}
+static void mark(int fd, bool on) { put(marks, fd, on); }
+static bool marked(int fd) { return has(marks, fd); }
+
+// awaited says whether a descriptor is a device, or one of epoll that waits for some.
+static bool awaited(int fd) { return marked(fd) || has(epolls, fd); }
 
 // connected asks the kernel whether a descriptor is a connection to the daemon: the number may belong to another file by now.
 static bool connected(int fd) {
@@ -147,50 +158,56 @@ static int wait_for(struct pollfd *fds, unsigned count, int64_t deadline) {
 
 static bool keep(int fd, const char *text, size_t size);
 
-// ask makes a request and waits for its result. It returns 0 or an error number. value may be NULL. So may kept, which is told
-// whether the data is a datagram that awaits an answer.
-static int ask_keeping(int fd, uint32_t op, const void *data, size_t size, uint32_t *value, int patience, bool *kept) {
+// post sends a request, and sets result to an eventfd that takes what comes of it. It returns 0 or an error number; then there is
+// no eventfd.
+static int post(int fd, uint32_t op, const void *data, size_t size, int64_t deadline, int *result) {
   uint32_t prefix[4] = {0x6264616d, op, (uint32_t)size, 0};
   struct iovec parts[] = {{prefix, sizeof prefix}, {(void *)data, size}};
   union {
     struct cmsghdr header;
     char room[CMSG_SPACE(sizeof(int))];
   } control = {0};
-  int result = (int)kernel(SYS_eventfd2, 0, 02000000 /* EFD_CLOEXEC */, 0, 0);
-  if (result < 0) return -result;
+  *result = (int)kernel(SYS_eventfd2, 0, 02000000 /* EFD_CLOEXEC */, 0, 0);
+  if (*result < 0) return -*result;
   control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-  memcpy(CMSG_DATA(&control.header), &result, sizeof result);
+  memcpy(CMSG_DATA(&control.header), result, sizeof *result);
   struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2, .msg_control = &control, .msg_controllen = sizeof control};
-  int64_t deadline = patience == FOREVER ? FOREVER : milliseconds() + patience;
-  int error = 0;
   for (;;) {
     long n = kernel(SYS_sendmsg, fd, (long)&message, MSG_NOSIGNAL | MSG_DONTWAIT, 0);
-    if (n >= 0) break;
+    if (n >= 0) return 0;
     struct pollfd room = {fd, POLLOUT, 0};
     if (n == -EINTR) continue;
     if (n == -EAGAIN && wait_for(&room, 1, deadline) > 0) continue;
-    error = n == -EMSGSIZE ? EINVAL : n == -EFAULT ? EFAULT : EIO;
-    break;
+    kernel_close(*result);
+    return n == -EMSGSIZE ? EINVAL : n == -EFAULT ? EFAULT : EIO;
   }
-  if (kept && (!error || error == EIO)) *kept = keep(fd, data, size);
-  if (!error) {
-    // No event is asked for on the connection, so only its end is reported.
-    struct pollfd fds[] = {{result, POLLIN, 0}, {fd, 0, 0}};
-    uint64_t outcome = 0;
-    int n = wait_for(fds, 2, deadline);
-    if (n > 0 && !(fds[0].revents & POLLIN)) {  // the daemon may have answered before it ended
-      fds[0].revents = 0;
-      wait_for(fds, 1, 0);
-    }
-    if (n <= 0 || !(fds[0].revents & POLLIN) || kernel(SYS_read, result, (long)&outcome, sizeof outcome, 0) != sizeof outcome)
-      error = EIO;
-    else {
-      error = (int)(uint32_t)outcome - 1;
-      if (value) *value = (uint32_t)(outcome >> 32);
-    }
+}
+
+// outcome waits for the result of a request that was posted. It returns 0 or an error number. value may be NULL.
+static int outcome(int fd, int result, int64_t deadline, uint32_t *value) {
+  // No event is asked for on the connection, so only its end is reported.
+  struct pollfd fds[] = {{result, POLLIN, 0}, {fd, 0, 0}};
+  uint64_t number = 0;
+  int n = wait_for(fds, 2, deadline), error = EIO;
+  if (n > 0 && !(fds[0].revents & POLLIN)) {  // the daemon may have answered before it ended
+    fds[0].revents = 0;
+    wait_for(fds, 1, 0);
+  }
+  if (n > 0 && fds[0].revents & POLLIN && kernel(SYS_read, result, (long)&number, sizeof number, 0) == sizeof number) {
+    error = (int)(uint32_t)number - 1;
+    if (value) *value = (uint32_t)(number >> 32);
   }
   kernel_close(result);
   return error;
+}
+
+// ask makes a request and waits for its result. It returns 0 or an error number. value may be NULL. So may kept, which is told
+// whether the data is a datagram that awaits an answer.
+static int ask_keeping(int fd, uint32_t op, const void *data, size_t size, uint32_t *value, int patience, bool *kept) {
+  int64_t deadline = patience == FOREVER ? FOREVER : milliseconds() + patience;
+  int result, error = post(fd, op, data, size, deadline, &result);
+  if (kept && (!error || error == EIO)) *kept = keep(fd, data, size);
+  return error ? error : outcome(fd, result, deadline, value);
 }
 
 static int ask(int fd, uint32_t op, const void *data, size_t size, uint32_t *value, int patience) {
@@ -200,12 +217,44 @@ static int ask(int fd, uint32_t op, const void *data, size_t size, uint32_t *val
 // lost shuts the connection to a daemon that is dead or stands still. What has arrived can still be read.
 static void lost(int fd) { kernel(SYS_shutdown, fd, SHUT_RDWR, 0, 0); }
 
-// check shuts the connection if the daemon does not answer.
-static void check(int fd) {
-  if (ask(fd, ALIVE, NULL, 0, NULL, PATIENCE) == EIO) lost(fd);
+enum { NUMBERED = 1 << 16 };
+
+// checks has, for each descriptor below NUMBERED, when the daemon has last answered on it, in milliseconds plus one.
+static _Atomic uint32_t checks[NUMBERED];
+
+static void checked(int fd) {
+  if (fd >= 0 && fd < NUMBERED) atomic_store_explicit(&checks[fd], (uint32_t)milliseconds() + 1, memory_order_relaxed);
+}
+
+enum { TOGETHER = 64 };
+
+// check shuts the connections on which the daemon does not answer. All are asked before any answer is awaited, so that many take no
+// longer than one. There are no more than TOGETHER.
+static void check(const int *fds, int count) {
+  int results[TOGETHER];
+  int64_t deadline = milliseconds() + PATIENCE;
+  for (int i = 0; i < count; i++) {
+    int error = post(fds[i], ALIVE, NULL, 0, deadline, &results[i]);
+    if (error) results[i] = -1;
+    if (error == EIO) lost(fds[i]);
+  }
+  for (int i = 0; i < count; i++) {
+    if (results[i] >= 0 && outcome(fds[i], results[i], deadline, NULL) == EIO) lost(fds[i]);
+    checked(fds[i]);
+  }
 }
 
 enum { OFTEN = 1000 };  // milliseconds after which a program that waits has the daemon checked
+
+// idle is told that nothing has arrived on a device. A program may look again and again without ever waiting for long, and it would
+// not notice that the daemon stands still. So the daemon is checked after it has been silent for a while.
+static void idle(int fd) {
+  if (fd < 0 || fd >= NUMBERED) return;
+  uint32_t last = atomic_load_explicit(&checks[fd], memory_order_relaxed);
+  if (last && (uint32_t)milliseconds() + 1 - last < PATIENCE) return;
+  if (last) check(&fd, 1);
+  checked(fd);
+}
 
 // slice is how long to wait until the next check: the rest of the time, or less.
 static int slice(int64_t deadline) {
@@ -257,7 +306,7 @@ static int reach(void) {
 // ---- Requests without an answer -----------------------------------------------------------------------------------------
 
 enum { HEADER = 64, HEADER_SMALL = 56, MAD_HEADER = 24, SEGMENT = 256 };
-enum { NUMBERED = 1 << 16, KEPT = 1024 };
+enum { KEPT = 1024 };
 
 // connections has, for each descriptor below NUMBERED, the number of its connection, times two, plus one after ENABLE_PKEY.
 // Copies of a descriptor have the same number.
@@ -411,7 +460,9 @@ static __attribute__((noinline)) int settle_open(int fd, int flags) {
     return -1;
   }
   mark(fd, true);
+  put(epolls, fd, false);
   number_connection(fd);
+  checked(fd);
   errno = before;
   return fd;
 }
@@ -499,13 +550,17 @@ static long read_file(int file, char *buffer, size_t size) {
 // negative error number.
 static long wait_readable(int fd) {
   long flags = kernel(SYS_fcntl, fd, F_GETFL, 0, 0);
-  if (flags < 0 || flags & O_NONBLOCK) return flags < 0 ? flags : -EAGAIN;
+  if (flags < 0) return flags;
+  if (flags & O_NONBLOCK) {
+    idle(fd);
+    return -EAGAIN;
+  }
   for (;;) {
     struct pollfd readable = {fd, POLLIN, 0};
     struct timespec limit = {OFTEN / 1000, OFTEN % 1000 * 1000000};
     long n = kernel(SYS_ppoll, (long)&readable, 1, (long)&limit, 0);
     if (n) return n < 0 ? n : 0;
-    check(fd);
+    check(&fd, 1);
   }
 }
 
@@ -625,56 +680,65 @@ int my_ioctl(int fd, unsigned long request, void *argument) {
 
 // ---- Waiting ---------------------------------------------------------------------------------------------------------
 
-// check_all checks the daemon behind each device that is waited for. It returns whether there was one.
-static bool check_all(const struct pollfd *fds, nfds_t count) {
-  bool any = false;
-  for (nfds_t i = 0; i < count; i++)
-    if (device(fds[i].fd)) {
-      check(fds[i].fd);
-      any = true;
-    }
-  return any;
+// group gathers devices, to check them together.
+struct group {
+  int fds[TOGETHER], count;
+  bool any;  // there was a device
+};
+
+static void check_group(struct group *g) {
+  check(g->fds, g->count);
+  g->count = 0;
 }
 
-static bool any_marked(const struct pollfd *fds, nfds_t count) {
-  if (__builtin_expect(!atomic_load_explicit(&ever, memory_order_relaxed), 1)) return false;
-  for (nfds_t i = 0; i < count; i++)
-    if (__builtin_expect(marked(fds[i].fd), 0)) return true;
-  return false;
-}
-
-INTERPOSE(int, poll, (struct pollfd *fds, nfds_t count, int timeout))
-
-// patient_poll is poll for longer than the daemon may take to answer.
-static __attribute__((noinline)) int patient_poll(struct pollfd *fds, nfds_t count, int timeout) {
-  int64_t deadline = timeout < 0 ? FOREVER : milliseconds() + timeout;
-  for (;;) {
-    int n = NEXT(poll)(fds, count, slice(deadline));
-    if (n || (deadline != FOREVER && milliseconds() >= deadline)) return n;
-    if (!check_all(fds, count)) {  // the numbers belong to other files by now
-      int64_t left = deadline == FOREVER ? -1 : deadline - milliseconds();
-      return NEXT(poll)(fds, count, deadline == FOREVER ? -1 : left < 0 ? 0 : (int)left);
-    }
+// gather adds a descriptor if it is a device. One of epoll stands for all devices of the process.
+static void gather(struct group *g, int fd) {
+  if (device(fd)) {
+    g->any = true;
+    g->fds[g->count++] = fd;
+    if (g->count == TOGETHER) check_group(g);
+  } else if (has(epolls, fd)) {
+    for (int word = 0; word < MOST / 64; word++)
+      for (uint64_t bits = atomic_load_explicit(&marks[word], memory_order_relaxed); bits; bits &= bits - 1)
+        gather(g, 64 * word + __builtin_ctzll(bits));
   }
 }
 
-int my_poll(struct pollfd *fds, nfds_t count, int timeout) {
-  bool forever = timeout < 0 || timeout > PATIENCE;
-  if (__builtin_expect(forever && any_marked(fds, count), 0)) return patient_poll(fds, count, timeout);
-  return NEXT(poll)(fds, count, timeout);
+// check_all checks the daemon behind each device that is waited for. It returns whether there was one.
+static bool check_all(const struct pollfd *fds, nfds_t count) {
+  struct group g = {.count = 0};
+  for (nfds_t i = 0; i < count; i++) gather(&g, fds[i].fd);
+  check_group(&g);
+  return g.any;
 }
-ALSO(__poll, poll)
 
-INTERPOSE(int, __poll_chk, (struct pollfd *fds, nfds_t count, int timeout, size_t room))
-int my___poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room) {
-  if (room / sizeof *fds < count) __chk_fail();
-  return my_poll(fds, count, timeout);
+// idle_all is idle for a descriptor that may be one of epoll.
+static void idle_all(int fd) {
+  if (device(fd)) {
+    idle(fd);
+  } else if (has(epolls, fd)) {
+    for (int word = 0; word < MOST / 64; word++)
+      for (uint64_t bits = atomic_load_explicit(&marks[word], memory_order_relaxed); bits; bits &= bits - 1)
+        idle(64 * word + __builtin_ctzll(bits));
+  }
+}
+
+static bool any_awaited(const struct pollfd *fds, nfds_t count) {
+  if (__builtin_expect(!atomic_load_explicit(&ever, memory_order_relaxed), 1)) return false;
+  for (nfds_t i = 0; i < count; i++)
+    if (__builtin_expect(awaited(fds[i].fd), 0)) return true;
+  return false;
 }
 
 INTERPOSE(int, ppoll, (struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask))
-int my_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask) {
-  bool forever = !limit || limit->tv_sec * 1000 > PATIENCE;
-  if (__builtin_expect(!forever || !any_marked(fds, count), 1)) return NEXT(ppoll)(fds, count, limit, mask);
+
+// patient_poll is ppoll for devices. A wait that is longer than the daemon may take to answer is cut into slices.
+static __attribute__((noinline)) int patient_poll(struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask) {
+  if (limit && (limit->tv_sec < 0 || limit->tv_sec * 1000 <= PATIENCE)) {
+    int n = NEXT(ppoll)(fds, count, limit, mask);
+    for (nfds_t i = 0; !n && i < count; i++) idle_all(fds[i].fd);
+    return n;
+  }
   int64_t deadline = limit ? milliseconds() + limit->tv_sec * 1000 + limit->tv_nsec / 1000000 : FOREVER;
   for (;;) {
     int ms = slice(deadline);
@@ -685,46 +749,138 @@ int my_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *limit, con
   }
 }
 
+int my_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask) {
+  if (__builtin_expect(any_awaited(fds, count), 0)) return patient_poll(fds, count, limit, mask);
+  return NEXT(ppoll)(fds, count, limit, mask);
+}
+
 INTERPOSE(int, __ppoll_chk, (struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask, size_t room))
 int my___ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask, size_t room) {
   if (room / sizeof *fds < count) __chk_fail();
   return my_ppoll(fds, count, limit, mask);
 }
 
-INTERPOSE(int, select, (int count, fd_set *reads, fd_set *writes, fd_set *others, struct timeval *limit))
-int my_select(int count, fd_set *reads, fd_set *writes, fd_set *others, struct timeval *limit) {
-  bool any = false, possible = reads && count <= FD_SETSIZE && atomic_load_explicit(&ever, memory_order_relaxed);
-  for (int fd = 0; possible && fd < count && !any; fd++) any = marked(fd) && FD_ISSET(fd, reads);
-  if (__builtin_expect(!any || (limit && limit->tv_sec * 1000 <= PATIENCE), 1))
-    return NEXT(select)(count, reads, writes, others, limit);
-  int64_t deadline = limit ? milliseconds() + limit->tv_sec * 1000 + limit->tv_usec / 1000 : FOREVER;
+INTERPOSE(int, poll, (struct pollfd *fds, nfds_t count, int timeout))
+int my_poll(struct pollfd *fds, nfds_t count, int timeout) {
+  if (__builtin_expect(!any_awaited(fds, count), 1)) return NEXT(poll)(fds, count, timeout);
+  struct timespec limit = {timeout / 1000, timeout % 1000 * 1000000};
+  return patient_poll(fds, count, timeout < 0 ? NULL : &limit, NULL);
+}
+ALSO(__poll, poll)
+
+INTERPOSE(int, __poll_chk, (struct pollfd *fds, nfds_t count, int timeout, size_t room))
+int my___poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room) {
+  if (room / sizeof *fds < count) __chk_fail();
+  return my_poll(fds, count, timeout);
+}
+
+static bool any_selected(int count, const fd_set *reads) {
+  if (__builtin_expect(!atomic_load_explicit(&ever, memory_order_relaxed), 1) || !reads || count > FD_SETSIZE) return false;
+  for (int fd = 0; fd < count; fd++)
+    if (FD_ISSET(fd, reads) && awaited(fd)) return true;
+  return false;
+}
+
+INTERPOSE(int, pselect, (int count, fd_set *reads, fd_set *writes, fd_set *others, const struct timespec *limit, const sigset_t *mask))
+
+// patient_select is pselect for devices, as patient_poll is ppoll. It sets left to the rest of the time.
+static __attribute__((noinline)) int patient_select(int count, fd_set *reads, fd_set *writes, fd_set *others, const struct timespec *limit,
+                                                    const sigset_t *mask, struct timespec *left) {
+  bool short_wait = limit && limit->tv_sec * 1000 <= PATIENCE;
+  int64_t deadline = limit ? milliseconds() + limit->tv_sec * 1000 + limit->tv_nsec / 1000000 : FOREVER;
   fd_set *sets[] = {reads, writes, others}, wanted[3];
   for (int i = 0; i < 3; i++)
     if (sets[i]) wanted[i] = *sets[i];
   for (;;) {
     int ms = slice(deadline);
-    struct timeval part = {ms / 1000, ms % 1000 * 1000};
-    int n = NEXT(select)(count, reads, writes, others, &part);
-    if (n || (deadline != FOREVER && milliseconds() >= deadline)) {
-      if (limit) {  // Linux leaves the rest of the time there
-        int64_t left = deadline - milliseconds();
-        *limit = left > 0 ? (struct timeval){left / 1000, left % 1000 * 1000} : (struct timeval){0, 0};
-      }
+    struct timespec part = {ms / 1000, ms % 1000 * 1000000};
+    int n = NEXT(pselect)(count, reads, writes, others, short_wait ? limit : &part, mask);
+    if (!n && short_wait)
+      for (int fd = 0; fd < count; fd++)
+        if (FD_ISSET(fd, &wanted[0])) idle_all(fd);
+    int64_t rest = deadline == FOREVER ? 0 : deadline - milliseconds();
+    if (n || short_wait || (deadline != FOREVER && rest <= 0)) {
+      *left = rest > 0 ? (struct timespec){rest / 1000, rest % 1000 * 1000000} : (struct timespec){0, 0};
       return n;
     }
     for (int i = 0; i < 3; i++)
       if (sets[i]) *sets[i] = wanted[i];
+    struct group g = {.count = 0};
     for (int fd = 0; fd < count; fd++)
-      if (FD_ISSET(fd, reads) && device(fd)) check(fd);
+      if (FD_ISSET(fd, reads)) gather(&g, fd);
+    check_group(&g);
   }
 }
+
+int my_pselect(int count, fd_set *reads, fd_set *writes, fd_set *others, const struct timespec *limit, const sigset_t *mask) {
+  struct timespec left;
+  if (__builtin_expect(any_selected(count, reads), 0)) return patient_select(count, reads, writes, others, limit, mask, &left);
+  return NEXT(pselect)(count, reads, writes, others, limit, mask);
+}
+
+INTERPOSE(int, select, (int count, fd_set *reads, fd_set *writes, fd_set *others, struct timeval *limit))
+int my_select(int count, fd_set *reads, fd_set *writes, fd_set *others, struct timeval *limit) {
+  if (__builtin_expect(!any_selected(count, reads), 1) || (limit && (limit->tv_sec < 0 || limit->tv_usec < 0)))
+    return NEXT(select)(count, reads, writes, others, limit);
+  struct timespec time, left;
+  if (limit) time = (struct timespec){limit->tv_sec + limit->tv_usec / 1000000, limit->tv_usec % 1000000 * 1000};
+  int n = patient_select(count, reads, writes, others, limit ? &time : NULL, NULL, &left);
+  if (limit && n >= 0) *limit = (struct timeval){left.tv_sec, left.tv_nsec / 1000};  // Linux leaves the rest of the time there
+  return n;
+}
 ALSO(__select, select)
+
+// What waits by epoll for a device is remembered, and so is what waits for that.
+INTERPOSE(int, epoll_ctl, (int epoll, int operation, int fd, struct epoll_event *event))
+int my_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event) {
+  int result = NEXT(epoll_ctl)(epoll, operation, fd, event);
+  if (!result && operation == EPOLL_CTL_ADD && __builtin_expect(awaited(fd), 0)) put(epolls, epoll, true);
+  return result;
+}
+
+INTERPOSE(int, epoll_pwait, (int epoll, struct epoll_event *events, int count, int timeout, const sigset_t *mask))
+
+// patient_epoll is epoll_pwait for devices, as patient_poll is ppoll.
+static __attribute__((noinline)) int patient_epoll(int epoll, struct epoll_event *events, int count, int timeout, const sigset_t *mask) {
+  int64_t deadline = timeout < 0 ? FOREVER : milliseconds() + timeout;
+  bool short_wait = timeout >= 0 && timeout <= PATIENCE;
+  for (;;) {
+    int n = NEXT(epoll_pwait)(epoll, events, count, short_wait ? timeout : slice(deadline), mask);
+    if (!n && short_wait) idle_all(epoll);
+    if (n || short_wait || (deadline != FOREVER && milliseconds() >= deadline)) return n;
+    struct pollfd one = {epoll, POLLIN, 0};
+    check_all(&one, 1);
+  }
+}
+
+int my_epoll_pwait(int epoll, struct epoll_event *events, int count, int timeout, const sigset_t *mask) {
+  if (__builtin_expect(has(epolls, epoll), 0)) return patient_epoll(epoll, events, count, timeout, mask);
+  return NEXT(epoll_pwait)(epoll, events, count, timeout, mask);
+}
+
+INTERPOSE(int, epoll_wait, (int epoll, struct epoll_event *events, int count, int timeout))
+int my_epoll_wait(int epoll, struct epoll_event *events, int count, int timeout) {
+  if (__builtin_expect(has(epolls, epoll), 0)) return patient_epoll(epoll, events, count, timeout, NULL);
+  return NEXT(epoll_wait)(epoll, events, count, timeout);
+}
+
+INTERPOSE(int, epoll_pwait2, (int epoll, struct epoll_event *events, int count, const struct timespec *limit, const sigset_t *mask))
+int my_epoll_pwait2(int epoll, struct epoll_event *events, int count, const struct timespec *limit, const sigset_t *mask) {
+  if (__builtin_expect(!NEXT(epoll_pwait2), 0)) {  // glibc has it since 2.35
+    errno = ENOSYS;
+    return -1;
+  }
+  if (__builtin_expect(!has(epolls, epoll), 1)) return NEXT(epoll_pwait2)(epoll, events, count, limit, mask);
+  int64_t ms = limit ? limit->tv_sec * 1000 + (limit->tv_nsec + 999999) / 1000000 : -1;
+  return patient_epoll(epoll, events, count, ms > INT_MAX ? INT_MAX : (int)ms, mask);
+}
 
 // ---- Copies of descriptors -------------------------------------------------------------------------------------------
 
 INTERPOSE(int, close, (int fd))
 int my_close(int fd) {
   mark(fd, false);
+  put(epolls, fd, false);
   return NEXT(close)(fd);
 }
 ALSO(__close, close)
@@ -733,7 +889,8 @@ ALSO(__close, close)
 static int copied(int from, int to) {
   if (to >= 0 && from != to) {
     mark(to, marked(from));
-    if (to < NUMBERED) atomic_store_explicit(&connections[to], marked(from) ? connection_of(from) : 0, memory_order_relaxed);
+    put(epolls, to, has(epolls, from));
+    if ((unsigned)to < NUMBERED) atomic_store_explicit(&connections[to], marked(from) ? connection_of(from) : 0, memory_order_relaxed);
   }
   return to;
 }
