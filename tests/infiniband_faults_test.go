@@ -340,6 +340,31 @@ func TestInfiniBandFaultStays(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(tree, "sys/class/infiniband/mlx5_3/ports/1/counters/port_xmit_data"))
 		return err == nil && strings.TrimSpace(string(text)) == fmt.Sprint(sent())
 	}, time.Minute, 50*time.Millisecond, "both hosts tell the same")
+
+	// Who resets counters from another host resets those that this one shows.
+	shows := func(file, want string) {
+		t.Helper()
+		path := filepath.Join(tree, "sys/class/infiniband/mlx5_3/ports/1/counters", file)
+		require.Eventually(t, func() bool {
+			text, err := os.ReadFile(path)
+			return err == nil && string(text) == want+"\n"
+		}, time.Minute, 20*time.Millisecond, file)
+	}
+	far := func(flags ...string) map[string]uint64 {
+		t.Helper()
+		return counters(t, ibTool(t, preloadIB(t, other), "perfquery", append(flags, lid, "1")...).succeeds(t).stdout)
+	}
+	assert.EqualValues(t, 1, far()["LinkDownedCounter"])
+	shows("link_downed", "1")
+	far("-r")
+	shows("link_downed", "0")
+	shows("port_xmit_data", "0")
+	assert.Zero(t, far("-x")["PortXmitData"]+far()["LinkDownedCounter"])
+	on("fail", "--ib", "mlx5_3", "link-down")
+	shows("link_downed", "1")
+	on("heal")
+	sysfs("mlx5_3", "4: ACTIVE\n")
+	assert.EqualValues(t, 1, far()["LinkDownedCounter"], "this host has counted it")
 }
 
 // TestInfiniBandFaultStorm: faults come and go while 32 threads ask all ports, and the daemon is killed while some stand. Every

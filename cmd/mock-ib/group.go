@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -27,6 +29,12 @@ type together struct {
 	there  []string // hosts that have a daemon
 	faults map[string][]fabric.Fault
 	loads  map[uint64]fabric.Traffic // of other hosts' ports, by their GUIDs
+
+	listens bool              // the other daemons connect to this one
+	altered bool              // datagrams have changed the fabric, here or before this daemon came
+	parts   map[string][]byte // of settings that are arriving, by host
+	early   []peers.Message   // what was changed here since this host joined, until the settings have come
+	waits   bool              // for the settings of the daemon that listens
 }
 
 // token reads the secret of a file that nobody else may read.
@@ -68,6 +76,7 @@ func newTogether(local *umad.Local, f *fabric.Fabric, simulated []string, secret
 	t := &together{local: local, changed: func() {}, faults: map[string][]fabric.Fault{}, loads: map[uint64]fabric.Traffic{}}
 	t.group = &peers.Group{Self: local.Host, Fabric: fingerprint(f), Token: secret, Log: log}
 	t.group.Receive = func(m peers.Message) { t.receive(m, simulated) }
+	t.group.Welcome, t.group.Joined = t.settings, t.joined
 	local.SetAway(t)
 	t.present([]string{local.Host}, simulated)
 	// Hosts that are still to come have not lost a link.
@@ -87,6 +96,7 @@ func newTogether(local *umad.Local, f *fabric.Fabric, simulated []string, secret
 func (t *together) present(hosts, simulated []string) {
 	t.mu.Lock()
 	t.there = slices.Clone(hosts)
+	maps.DeleteFunc(t.parts, func(host string, _ []byte) bool { return !slices.Contains(hosts, host) })
 	t.mu.Unlock()
 	t.local.Do(func(f *fabric.Fabric) {
 		f.SetPresent(func(host string) bool {
@@ -105,8 +115,15 @@ func (t *together) receive(m peers.Message, simulated []string) {
 			t.group.Send(peers.Message{Kind: peers.MAD, To: m.From, Source: m.LID, LID: m.Source, MAD: reply})
 		})
 	case peers.Set:
+		t.mu.Lock()
+		t.altered = true
+		t.mu.Unlock()
 		t.local.Apply(m.Port, m.LID, m.MAD)
 		t.changed()
+	case peers.Settings:
+		if err := t.takeSettings(m); err != nil {
+			t.group.Log("settings of host %s: %v", m.From, err)
+		}
 	case peers.Faults:
 		for i := range m.Faults {
 			m.Faults[i].Host = m.From
@@ -152,7 +169,99 @@ func (t *together) Relay(host string, source, lid uint16, mad []byte) bool {
 
 // Changed implements umad.Away.
 func (t *together) Changed(from *fabric.Port, lid uint16, mad []byte) {
-	t.group.Send(peers.Message{Kind: peers.Set, Port: from.GUID, LID: lid, MAD: mad})
+	m := peers.Message{Kind: peers.Set, Port: from.GUID, LID: lid, MAD: mad}
+	t.mu.Lock()
+	t.altered = true
+	if t.waits && len(t.early) < mostEarly {
+		t.early = append(t.early, m)
+	}
+	t.mu.Unlock()
+	t.group.Send(m)
+}
+
+const (
+	mostEarly    = 4096
+	partSize     = 512 << 10 // bytes of settings in one message
+	mostSettings = 64 << 20  // bytes
+)
+
+// settings is what datagrams have changed, for another daemon.
+func (t *together) settings() []peers.Message {
+	t.mu.Lock()
+	altered := t.altered
+	t.mu.Unlock()
+	var s fabric.Settings
+	t.local.Do(func(f *fabric.Fabric) { s = f.Settings(time.Now()) })
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.group.Log("the settings cannot be sent: %v", err)
+		return nil
+	}
+	var list []peers.Message
+	for part := range slices.Chunk(text, partSize) {
+		list = append(list, peers.Message{Kind: peers.Settings, Changed: altered, Part: part, More: true})
+	}
+	list[len(list)-1].More = false
+	return list
+}
+
+// joined is called when this host has joined others.
+func (t *together) joined() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.parts, t.early, t.waits = nil, nil, true
+}
+
+// takeSettings takes over what datagrams have changed before this daemon came, which it learns from the one that listens. That
+// learns it from the others if it was started again itself.
+func (t *together) takeSettings(m peers.Message) error {
+	t.mu.Lock()
+	if len(t.parts[m.From])+len(m.Part) > mostSettings {
+		delete(t.parts, m.From)
+		t.mu.Unlock()
+		return errors.New("they are too long")
+	}
+	if t.parts == nil {
+		t.parts = map[string][]byte{}
+	}
+	t.parts[m.From] = append(t.parts[m.From], m.Part...)
+	if m.More {
+		t.mu.Unlock()
+		return nil
+	}
+	text, early := t.parts[m.From], t.early
+	delete(t.parts, m.From)
+	t.early, t.waits = nil, false
+	known := t.altered && (t.listens || !m.Changed)
+	t.altered = t.altered || m.Changed
+	t.mu.Unlock()
+	switch {
+	case known && t.listens: // two have told what they know; all have the first by now
+		return nil
+	case known:
+		list := t.settings()
+		for i := range list {
+			list[i].To = m.From
+		}
+		t.group.Send(list...)
+		return nil
+	}
+	var s fabric.Settings
+	err := json.Unmarshal(text, &s)
+	if err == nil {
+		t.local.Do(func(f *fabric.Fabric) { err = f.SetSettings(s, time.Now()) })
+	}
+	if err != nil {
+		return err
+	}
+	for _, x := range early {
+		t.local.Apply(x.Port, x.LID, x.MAD)
+	}
+	if t.listens {
+		t.group.Send(t.settings()...)
+	}
+	t.changed()
+	return nil
 }
 
 // setFaults puts the faults that a host has made in the place of its last ones.

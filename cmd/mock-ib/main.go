@@ -150,7 +150,7 @@ func exists(path string) bool {
 // together lets the daemon be one of several. end waits for the connections to close, after the context has ended.
 func (c *command) together(ctx context.Context, w *watcher, f *fabric.Fabric, secret []byte) (end func(), err error) {
 	t := newTogether(w.local, f, f.Simulated, secret, func(format string, args ...any) { complain(fmt.Errorf(format, args...)) })
-	t.changed = w.wakeUp
+	t.changed, t.listens = w.wakeUp, c.Listen != ""
 	w.together = t
 	var all sync.WaitGroup
 	if c.Join != "" {

@@ -69,6 +69,7 @@ type Fabric struct {
 	hosts    map[string][]*Node
 	byGUID   map[uint64]*Port // of ports, and of nodes where no port has it
 	byLID    []*Port
+	byNode   map[uint64]*Node // by GUID; made when it is needed
 	topLID   uint16
 	activity uint32
 	flaps    []flap

@@ -74,6 +74,7 @@ var entries = map[string]entry{
 	"ibverbs":          {"bookworm", tools, "44.0", []string{"ibverbs-utils", "libibverbs1", "ibverbs-providers", "libnl-3-200", "libnl-route-3-200"}},
 	"iproute2": {"bookworm", tools, "6.1.0", []string{"iproute2", "libbpf1", "libbsd0", "libcap2", "libdb5.3", "libelf1", "libmd0",
 		"libmnl0", "libselinux1", "libtirpc3", "libxtables12"}},
+	"ucx": {"bookworm", tools, "1.13.1", []string{"ucx-utils", "libucx0", "librdmacm1", "libnuma1"}},
 	"ibsim": {"bookworm", tools, "0.10", []string{"ibsim-utils", "libumad2sim0", "libibumad3", "libibmad5", "opensm",
 		"libopensm9", "libosmcomp5", "libosmvendor5", "libwrap0", "libnsl2"}},
 

@@ -25,6 +25,9 @@ const (
 	Set     Kind = "set"     // a datagram that changes the fabric, for everybody
 	Faults  Kind = "faults"  // what is wrong with host From's links, for everybody
 	Loads   Kind = "loads"   // what host From's ports have sent and received, for everybody
+
+	// Settings is a part of what datagrams have changed in host From's fabric; the last part has no More.
+	Settings Kind = "settings"
 )
 
 // Message is what goes from one daemon to another, or to all.
@@ -42,6 +45,10 @@ type Message struct {
 	Faults []fabric.Fault `json:"faults,omitempty"`
 
 	Traffic map[uint64]fabric.Traffic `json:"traffic,omitempty"` // by the GUIDs of ports
+
+	Changed bool   `json:"changed,omitempty"` // of settings: datagrams have changed something
+	Part    []byte `json:"part,omitempty"`
+	More    bool   `json:"more,omitempty"`
 }
 
 // Group is a daemon's membership in a fabric of several hosts.
@@ -51,6 +58,8 @@ type Group struct {
 	Token   []byte
 	Receive func(Message)                    // gets messages; not called twice at a time for one connection
 	Log     func(format string, args ...any) // gets a line on who comes and goes
+	Welcome func() []Message                 // what the one that listens sends first to who comes; nil: nothing
+	Joined  func()                           // is called on the side that connects, before anything is received; nil: nothing
 
 	mu      sync.Mutex
 	members map[string]*member
@@ -66,15 +75,17 @@ type member struct {
 // queue is how many messages wait for a member that is slow. One that is slower is cut off.
 const queue = 1024
 
-// Send sends a message to the host that it is for, or to all others.
-func (g *Group) Send(m Message) {
-	m.From = g.Self
+// Send sends messages to the hosts that they are for, or to all others. No other message comes between them.
+func (g *Group) Send(messages ...Message) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if m.Kind == Faults {
-		g.keep(m)
+	for _, m := range messages {
+		m.From = g.Self
+		if m.Kind == Faults {
+			g.keep(m)
+		}
+		g.pass(m, "")
 	}
-	g.pass(m, "")
 }
 
 // keep remembers the faults of a host. The caller holds the mutex.
@@ -167,6 +178,12 @@ func (g *Group) let(conn net.Conn) error {
 	for _, m := range g.faults {
 		me.out <- m
 	}
+	if g.Welcome != nil {
+		for _, m := range g.Welcome() {
+			m.From = g.Self
+			me.out <- m
+		}
+	}
 	g.tell()
 	g.mu.Unlock()
 	g.log("host %s has come", name)
@@ -232,6 +249,9 @@ func (g *Group) join(ctx context.Context, address string) error {
 	s, err := connect(conn, g.Token)
 	if err != nil {
 		return err
+	}
+	if g.Joined != nil {
+		g.Joined()
 	}
 	me := &member{s, make(chan Message, queue)}
 	me.out <- Message{Kind: hello, From: g.Self, Fabric: g.Fabric}

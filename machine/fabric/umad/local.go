@@ -83,6 +83,12 @@ func takesPart(mad []byte) bool {
 	return class >= 0x07 && class <= 0x0f || class >= 0x30 && class <= 0x4f
 }
 
+// counts says that a datagram is about what a port has counted. An adapter of another host answers it itself, since only its own
+// daemon knows all that it has counted and when that was cleared.
+func counts(mad []byte) bool { return mad[1] == classPerf && mad[3]&0x80 == 0 }
+
+const classPerf = 0x04
+
 // Send implements Network. A program that has registered for what is sent gets it, on this host or another; otherwise the
 // fabric answers.
 func (l *Local) Send(port int, lid uint16, mad []byte, answer func(mad []byte, source uint16)) error {
@@ -92,12 +98,12 @@ func (l *Local) Send(port int, lid uint16, mad []byte, answer func(mad []byte, s
 		return fabric.ErrSilent
 	}
 	from := l.ports[port]
-	if takesPart(mad) {
+	if takesPart(mad) || counts(mad) {
 		if to := l.fabric.Reach(from, lid); to != nil {
 			number, ours := l.numbers[to]
 			source, host := from.LID, to.Node.Host
 			l.mu.Unlock()
-			if ours && l.server.Deliver(number, source, 1, mad) || !ours && l.away != nil && l.away.Relay(host, source, lid, mad) {
+			if ours && takesPart(mad) && l.server.Deliver(number, source, 1, mad) || !ours && l.away != nil && l.away.Relay(host, source, lid, mad) {
 				return nil
 			}
 			l.mu.Lock()
@@ -133,7 +139,7 @@ func (l *Local) Arrive(source, lid uint16, mad []byte, back func(mad []byte)) {
 	number, ours := l.numbers[l.fabric.ByLID(lid)]
 	from := l.fabric.ByLID(source)
 	l.mu.Unlock()
-	if !ours || from == nil || l.server.Deliver(number, source, 1, mad) || mad[3]&0x80 != 0 {
+	if !ours || from == nil || !counts(mad) && l.server.Deliver(number, source, 1, mad) || mad[3]&0x80 != 0 {
 		return
 	}
 	l.mu.Lock()

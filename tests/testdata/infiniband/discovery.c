@@ -1,4 +1,4 @@
-// discovery finds adapters as NCCL and UCX do: by libibverbs, loaded by name and version, and by the paths of their PCI devices.
+// discovery finds adapters as NCCL does: by libibverbs, loaded by name and version, and by the paths of their PCI devices.
 // It prints a line for each adapter. gpus is a list of GPUs' bus ids; of each adapter the nearest GPU's path is told by how many
 // folders both have in common.
 

@@ -124,7 +124,8 @@ static void nonsense(int fd, unsigned *seed) {
       r.reserved1 = r.reserved2 = 0;
       r.count = 4;
       r.length = 24 + 4 * 16;
-      r.object = 0;
+      static const uint16_t objects[] = {0, 0, 1, 3, 5};
+      r.object = objects[(unsigned)rand_r(seed) % (sizeof objects / sizeof *objects)];
       r.method = (uint16_t)(rand_r(seed) % 8);
       for (int i = 0; i < 4; i++) r.attributes[i] = (struct attribute){(uint16_t)i, 4000, 0, 0, 0x1000};
       break;

@@ -11,7 +11,13 @@ enum {
   GET = 1,
   PORT_GET = 5,
   SYS_GET = 6,
+  RES_GET = 9,
+  RES_QP_GET = 10,
+  RES_CM_ID_GET = 11,
+  RES_MR_GET = 13,
   GET_CHARDEV = 15,
+  STAT_GET = 17,
+  RES_CTX_GET = 22,
 
   DEV_INDEX = 1,
   DEV_NAME = 2,
@@ -27,6 +33,18 @@ enum {
   PORT_STATE = 12,
   PORT_PHYS_STATE = 13,
   NODE_TYPE = 14,
+  RES_SUMMARY = 15,
+  RES_SUMMARY_ENTRY = 16,
+  RES_SUMMARY_NAME = 17,
+  RES_SUMMARY_COUNT = 18,
+  RES_QP = 19,
+  RES_QP_ENTRY = 20,
+  RES_LQPN = 21,
+  RES_SQ_PSN = 24,
+  RES_TYPE = 26,
+  RES_STATE = 27,
+  RES_KERN_NAME = 29,
+  RES_MR = 40,
   NDEV_INDEX = 50,
   NDEV_NAME = 51,
   NETNS_MODE = 66,
@@ -36,6 +54,12 @@ enum {
   CHARDEV_ABI = 71,
   CHARDEV = 72,
   DRIVER_ID = 73,
+  STAT_MODE = 74,
+  STAT_RES = 75,
+  STAT_HWCOUNTERS = 80,
+  STAT_HWCOUNTER_ENTRY = 81,
+  STAT_HWCOUNTER_NAME = 82,
+  STAT_HWCOUNTER_VALUE = 83,
   DEV_DIM = 84,
   COPY_ON_FORK = 93,
 
@@ -56,7 +80,7 @@ struct answer {
   uint8_t room[8192] __attribute__((aligned(NLMSG_ALIGNTO)));
 };
 
-enum { LARGEST = 1024 };  // more than any message takes
+enum { LARGEST = 4096 };  // more than any message takes
 
 static void flush(struct answer *a) {
   if (a->used && !a->error) a->error = a->send(a->fd, a->room, a->used);
@@ -89,11 +113,23 @@ static void put32(struct answer *a, uint16_t type, uint32_t value) { put(a, type
 static void put64(struct answer *a, uint16_t type, uint64_t value) { put(a, type, &value, sizeof value); }
 static void put_text(struct answer *a, uint16_t type, const char *text) { put(a, type, text, strlen(text) + 1); }
 
+// nest begins an attribute that consists of others, and returns where it is; unnest ends it.
+static size_t nest(struct answer *a, uint16_t type) {
+  size_t at = a->used;
+  put(a, type, "", 0);
+  return at;
+}
+
+static void unnest(struct answer *a, size_t at) {
+  uint16_t length = (uint16_t)(a->used - at);
+  memcpy(a->room + at, &length, sizeof length);
+}
+
 // ---- What is asked ---------------------------------------------------------------------------------------------------
 
 struct query {
-  bool has_device, has_port, has_type;
-  uint32_t device, port;
+  bool has_device, has_port, has_type, has_resource, has_mode;
+  uint32_t device, port, resource;
   char type[NAME];
 };
 
@@ -116,6 +152,14 @@ static bool parse(struct query *q, const uint8_t *data, size_t size) {
         if (length < 4) return false;
         memcpy(&q->port, value, 4);
         q->has_port = true;
+        break;
+      case STAT_RES:
+        if (length < 4) return false;
+        memcpy(&q->resource, value, 4);
+        q->has_resource = true;
+        break;
+      case STAT_MODE:
+        q->has_mode = true;
         break;
       case CHARDEV_TYPE:
         length = strnlen((const char *)value, length);
@@ -207,15 +251,127 @@ static int write_chardev(struct answer *a, const struct query *q) {
   return 0;
 }
 
+// write_resources counts what the kernel itself has made on an adapter, as NVIDIA's public outputs of rdma show it for one that no
+// program uses: for the management datagrams of its port, and for the driver.
+static void write_resources(struct answer *a, const struct device *d) {
+  struct port p;
+  bool ethernet = port_find(&p, d, 1) && p.ethernet;
+  const struct {
+    const char *name;
+    uint64_t count;
+  } list[] = {{"pd", ethernet ? 2 : 3}, {"cq", ethernet ? 3 : 4}, {"qp", ethernet ? 1 : 3}, {"cm_id", 0}, {"mr", 0}, {"ctx", 0}, {"srq", 2}};
+  begin(a, a->type, 0);
+  put32(a, DEV_INDEX, (uint32_t)d->number);
+  put_text(a, DEV_NAME, d->name);
+  size_t all = nest(a, RES_SUMMARY);
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+    size_t entry = nest(a, RES_SUMMARY_ENTRY);
+    put_text(a, RES_SUMMARY_NAME, list[i].name);
+    put64(a, RES_SUMMARY_COUNT, list[i].count);
+    unnest(a, entry);
+  }
+  unnest(a, all);
+  end(a);
+}
+
+// write_queue_pairs lists the queue pairs that write_resources counts.
+static void write_queue_pairs(struct answer *a, const struct device *d) {
+  enum { SMI, GSI, UD = 4, READY_TO_SEND = 3, FIRST_FREE = 360 };
+  struct port p;
+  bool ethernet = port_find(&p, d, 1) && p.ethernet;
+  const struct {
+    uint32_t number;
+    uint8_t type;
+    const char *owner;
+    bool there;
+  } list[] = {{FIRST_FREE, UD, "mlx5_ib", !ethernet}, {0, SMI, "ib_core", !ethernet}, {1, GSI, "ib_core", true}};
+  begin(a, a->type, NLM_F_MULTI);
+  put32(a, DEV_INDEX, (uint32_t)d->number);
+  put_text(a, DEV_NAME, d->name);
+  size_t all = nest(a, RES_QP);
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+    if (!list[i].there) continue;
+    size_t entry = nest(a, RES_QP_ENTRY);
+    put32(a, PORT_INDEX, 1);
+    put32(a, RES_LQPN, list[i].number);
+    put32(a, RES_SQ_PSN, 0);
+    put8(a, RES_TYPE, list[i].type);
+    put8(a, RES_STATE, READY_TO_SEND);
+    put_text(a, RES_KERN_NAME, list[i].owner);
+    unnest(a, entry);
+  }
+  unnest(a, all);
+  end(a);
+}
+
+// write_counters has what a port's hardware has counted: the files of hw_counters in sysfs, in the order of mlx5's driver. The
+// driver tells how old these may be by one more file there, lifespan.
+static void write_counters(struct answer *a, const struct device *d, unsigned port) {
+  static const char *const names[] = {
+      "rx_write_requests", "rx_read_requests", "rx_atomic_requests", "rx_dct_connect", "out_of_buffer", "out_of_sequence",
+      "duplicate_request", "rnr_nak_retry_err", "packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err",
+      "resp_local_length_error", "resp_cqe_error", "req_cqe_error", "req_remote_invalid_request", "req_remote_access_errors",
+      "resp_remote_access_errors", "resp_cqe_flush_error", "req_cqe_flush_error", "req_transport_retries_exceeded",
+      "req_rnr_retries_exceeded", "roce_adp_retrans", "roce_adp_retrans_to", "roce_slow_restart", "roce_slow_restart_cnps",
+      "roce_slow_restart_trans", "rp_cnp_ignored", "rp_cnp_handled", "np_ecn_marked_roce_packets", "np_cnp_sent",
+      "rx_icrc_encapsulated"};
+  begin(a, a->type, 0);
+  put32(a, DEV_INDEX, (uint32_t)d->number);
+  put_text(a, DEV_NAME, d->name);
+  put32(a, PORT_INDEX, port);
+  size_t all = nest(a, STAT_HWCOUNTERS);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    uint64_t count;
+    if (!counter_find(&count, d, port, names[i])) continue;
+    size_t entry = nest(a, STAT_HWCOUNTER_ENTRY);
+    put_text(a, STAT_HWCOUNTER_NAME, names[i]);
+    put64(a, STAT_HWCOUNTER_VALUE, count);
+    unnest(a, entry);
+  }
+  unnest(a, all);
+  end(a);
+}
+
+// write_statistic answers what rdma statistic asks of a port. It returns an error number.
+static int write_statistic(struct answer *a, const struct query *q, const struct device *d) {
+  if (!q->has_resource) {
+    write_counters(a, d, q->port);
+    return 0;
+  }
+  if (q->resource != RES_QP) return EINVAL;
+  if (!q->has_mode) return ENOENT;  // a counter by its number: there are none
+  enum { NONE };                    // queue pairs are not counted one by one, as long as nobody asks for it
+  begin(a, a->type, 0);
+  put32(a, DEV_INDEX, (uint32_t)d->number);
+  put_text(a, DEV_NAME, d->name);
+  put32(a, PORT_INDEX, q->port);
+  put32(a, STAT_MODE, NONE);
+  end(a);
+  return 0;
+}
+
 // write_all answers a request for all of something.
 static int write_all(struct answer *a, uint16_t command, const struct query *q) {
   struct device d;
-  if (command != GET && command != PORT_GET) return EOPNOTSUPP;
-  if (command == PORT_GET && (!q->has_device || !device_find(&d, (int)q->device))) return EINVAL;
-  if (command == PORT_GET)
-    for (int port = 1; port <= d.ports; port++) write_port(a, &d, (unsigned)port, NLM_F_MULTI);
-  else
-    for (int i = 0; device_find(&d, i); i++) write_device(a, &d, NLM_F_MULTI);
+  switch (command) {
+    case GET:
+      for (int i = 0; device_find(&d, i); i++) write_device(a, &d, NLM_F_MULTI);
+      break;
+    case PORT_GET:
+    case RES_QP_GET:
+    case RES_CM_ID_GET:
+    case RES_MR_GET:
+    case RES_CTX_GET:
+      if (!q->has_device || !device_find(&d, (int)q->device)) return EINVAL;
+      for (int port = 1; command == PORT_GET && port <= d.ports; port++) write_port(a, &d, (unsigned)port, NLM_F_MULTI);
+      if (command == RES_QP_GET) write_queue_pairs(a, &d);
+      break;  // the kernel itself has none of the others
+    case STAT_GET:
+      if (!q->has_resource || (q->resource != RES_QP && q->resource != RES_MR)) return EINVAL;
+      break;  // only what programs have made is counted one by one
+    default:
+      return EOPNOTSUPP;
+  }
   uint32_t result = 0;
   begin(a, NLMSG_DONE, NLM_F_MULTI);
   memcpy(a->room + a->used, &result, sizeof result);
@@ -232,10 +388,16 @@ static int write_one(struct answer *a, uint16_t command, const struct query *q) 
       write_device(a, &d, 0);
       return 0;
     case PORT_GET:
+    case STAT_GET:
       if (!q->has_device || !q->has_port) return EINVAL;
       if (!device_find(&d, (int)q->device)) return ENODEV;
       if (q->port < 1 || q->port > (unsigned)d.ports) return EINVAL;
+      if (command == STAT_GET) return write_statistic(a, q, &d);
       write_port(a, &d, q->port, 0);
+      return 0;
+    case RES_GET:
+      if (!q->has_device || !device_find(&d, (int)q->device)) return q->has_device ? ENODEV : EINVAL;
+      write_resources(a, &d);
       return 0;
     case SYS_GET:
       begin(a, a->type, 0);

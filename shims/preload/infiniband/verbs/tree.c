@@ -137,6 +137,13 @@ bool port_find(struct port *p, const struct device *d, unsigned number) {
   return true;
 }
 
+bool counter_find(uint64_t *count, const struct device *d, unsigned port, const char *name) {
+  char text[TEXT];
+  if (!tree_read(text, sizeof text, CLASS "/%s/ports/%u/hw_counters/%s", d->name, port, name)) return false;
+  *count = strtoull(text, NULL, 10);
+  return true;
+}
+
 int gid_find(uint8_t gid[16], uint32_t *type, const struct device *d, unsigned port, unsigned index) {
   char text[TEXT];
   if (!tree_read(text, sizeof text, CLASS "/%s/ports/%u/gids/%u", d->name, port, index)) return EINVAL;

@@ -1,6 +1,7 @@
 // The verbs devices: what the kernel's ib_uverbs answers to ioctls, as far as programs need it to look at adapters. Numbers and
 // layouts are those of the kernel's rdma/ib_user_ioctl_*.h and ib_user_verbs.h. Whatever needs a data path is answered with
-// EOPNOTSUPP.
+// EOPNOTSUPP. Completion queues and shared receive queues can be made, since UCX makes one of each to look at an adapter; nothing
+// ever arrives in them, because there are no queue pairs.
 
 #include "verbs.h"
 
@@ -313,10 +314,57 @@ static int query_gid_table(struct call *c, const struct device *d) {
   return give(c, 3, &count, sizeof count);
 }
 
+// new_handle is the number of an object, another one for each.
+static uint32_t new_handle(void) {
+  static _Atomic uint32_t next = 1;
+  return atomic_fetch_add(&next, 1);
+}
+
+// created tells the program the number of an object that it has made. The provider keeps what the object consists of in the program's
+// memory, and gets the number too.
+static int created(struct call *c, uint32_t number) {
+  enum { HANDLE = 0, FOR_DRIVER = 0x1001 };
+  struct attribute *a = attribute(c, HANDLE);
+  uint64_t handle = number;
+  uint32_t answer[] = {number, 0};
+  int error = a ? give(c, FOR_DRIVER, answer, sizeof answer) : -EINVAL;
+  return !error && !hand(&c->at[a - c->attributes].data, &handle, sizeof handle) ? -EFAULT : error;
+}
+
+// create_cq makes a completion queue.
+static int create_cq(struct call *c) {
+  enum { ENTRIES = 1, ENTRIES_MADE = 6 };
+  uint64_t wanted;
+  int error = value(c, ENTRIES, &wanted);
+  if (error || !wanted || wanted > 4194303) return error ? error : -EINVAL;
+  uint32_t made = (uint32_t)wanted;
+  error = give_whole(c, ENTRIES_MADE, &made, sizeof made);
+  return error ? error : created(c, new_handle());
+}
+
+// create_srq makes a shared receive queue.
+static int create_srq(struct call *c, const struct query_device *limits) {
+  enum { ROOM = 5, PARTS = 6, ROOM_MADE = 11, PARTS_MADE = 12, NUMBER = 13 };
+  uint64_t room, parts;
+  int error = value(c, ROOM, &room);
+  if (!error) error = value(c, PARTS, &parts);
+  if (error || !room || room > limits->max_srq_wr || parts > limits->max_srq_sge) return error ? error : -EINVAL;
+  uint32_t made[] = {(uint32_t)room, (uint32_t)parts, new_handle()};
+  error = give_whole(c, ROOM_MADE, &made[0], sizeof *made);
+  if (!error) error = give_whole(c, PARTS_MADE, &made[1], sizeof *made);
+  if (!error) error = give(c, NUMBER, &made[2], sizeof *made);
+  return error ? error : created(c, made[2]);
+}
+
+// destroy ends a queue, which has had no events.
+static int destroy(struct call *c, size_t counters) {
+  const uint32_t events[] = {0, 0};
+  return give_whole(c, 1, events, counters * sizeof *events);
+}
+
 // invoke_write is a command of the older interface, by ioctl.
 static int invoke_write(struct call *c, const struct device *d) {
   enum { QUERY_DEVICE = 1, ALLOC_PD = 3, DEALLOC_PD = 4, QUERY_DEVICE_EX = (int)0x80000001 };
-  static _Atomic uint32_t next_pd = 1;
   uint64_t command;
   int error = value(c, 2, &command);
   if (error) return error;
@@ -345,7 +393,7 @@ static int invoke_write(struct call *c, const struct device *d) {
       return give(c, 1, &answer, sizeof answer);
     }
     case ALLOC_PD: {
-      uint32_t handle = atomic_fetch_add(&next_pd, 1);
+      uint32_t handle = new_handle();
       return give_whole(c, 1, &handle, sizeof handle);
     }
     case DEALLOC_PD:
@@ -394,7 +442,7 @@ static int async_event(struct call *c, const struct device *d) {
 
 // ---- Calls -----------------------------------------------------------------------------------------------------------
 
-enum { DEVICE = 0, LAST_OBJECT = 0x13, ASYNC_EVENT = 0x10, DRIVERS = 0x1000 };
+enum { DEVICE = 0, PD = 1, CQ = 3, SRQ = 5, LAST_OBJECT = 0x13, ASYNC_EVENT = 0x10, DRIVERS = 0x1000, CREATE = 0, DESTROY = 1 };
 
 int uverbs_ioctl(int fd, int number, void *argument) {
   struct call c;
@@ -423,6 +471,20 @@ int uverbs_ioctl(int fd, int number, void *argument) {
       return query_gid_entry(&c, &d);
     case ASYNC_EVENT << 16:
       return async_event(&c, &d);
+    case PD << 16:  // PDs have no method to make one here
+      return 0;
+    case CQ << 16 | CREATE:
+      return create_cq(&c);
+    case CQ << 16 | DESTROY:
+      if (attribute(&c, 0)) return destroy(&c, 2);
+      break;
+    case SRQ << 16 | CREATE: {
+      struct query_device limits = query_device(&d);
+      return create_srq(&c, &limits);
+    }
+    case SRQ << 16 | DESTROY:
+      if (attribute(&c, 0)) return destroy(&c, 1);
+      break;
   }
   if (c.head.object != DEVICE && c.head.object <= LAST_OBJECT) return -EOPNOTSUPP;
   return -EPROTONOSUPPORT;

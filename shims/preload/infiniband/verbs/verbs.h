@@ -53,6 +53,9 @@ struct port {
 
 bool port_find(struct port *port, const struct device *device, unsigned number);
 
+// counter_find reads what a port's hardware has counted; false if it has no counter of that name.
+bool counter_find(uint64_t *count, const struct device *device, unsigned port, const char *name);
+
 // gid_find reads an entry of a port's table of GIDs: sixteen bytes as they are sent, and the type. It returns an error number:
 // ENODATA for an entry that is empty, EINVAL for one beyond the table.
 int gid_find(uint8_t gid[16], uint32_t *type, const struct device *device, unsigned port, unsigned index);
