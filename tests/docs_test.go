@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ func TestDocs(t *testing.T) {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join(root, "docs", page))
 			require.NoError(t, err)
+			text = bytes.ReplaceAll(text, []byte("127.0.0.1:7471"), []byte(freeAddress(t))) // others may use that port here
 			dir := t.TempDir()
 			require.NoError(t, os.Mkdir(filepath.Join(dir, "dist"), 0o755))
 			require.NoError(t, os.Symlink(filepath.Dir(launcher(t)), filepath.Join(dir, "dist", "bin")))

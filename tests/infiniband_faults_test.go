@@ -2,7 +2,6 @@ package tests
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -276,10 +275,7 @@ func TestInfiniBandFaultStays(t *testing.T) {
 	description, secret := filepath.Join(dir, "fabric.yaml"), filepath.Join(dir, "token")
 	require.NoError(t, os.WriteFile(description, []byte("hosts: [{name: dgx01}, {name: dgx02}]\n"), 0o644))
 	require.NoError(t, os.WriteFile(secret, []byte("a secret of the two hosts\n"), 0o600))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	l.Close()
+	address := freeAddress(t)
 	start := func() *mockIB {
 		return startMockIB(t, tree, "--fabric", description, "--listen", address, "--token-file", secret)
 	}

@@ -56,6 +56,15 @@ func (m *mockIB) kill() {
 	}
 }
 
+// freeAddress is an address of this machine that nobody listens at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
 // TestInfinibandHosts: the daemons of four hosts have one fabric. Every adapter of every host is reached from each; a host whose
 // daemon dies is seen as switched off, and comes back.
 func TestInfinibandHosts(t *testing.T) {
@@ -69,10 +78,7 @@ func TestInfinibandHosts(t *testing.T) {
 	description, secret := write("fabric.yaml", text), write("token", "a secret of the four hosts\n")
 	board, err := profiles.Shipped("h100")
 	require.NoError(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	l.Close()
+	address := freeAddress(t)
 	daemons, envs := map[string]*mockIB{}, map[string][]string{}
 	lids, adapters := map[string]uint16{}, 0
 	start := func(name string) {

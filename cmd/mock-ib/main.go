@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -132,6 +133,9 @@ func (c *command) run(ctx context.Context, stdout io.Writer) error {
 	defer e.close()
 	w.events = e
 	if exists(filepath.Join(c.Root, "sys/class/infiniband")) {
+		if err := fits(c.Root, f.Host(node)); err != nil {
+			complain(err)
+		}
 		w.mirror = machine.NewMirror(c.Root, board, f, node)
 	}
 	w.look(time.Now()) // so that the first answers have the faults
@@ -140,6 +144,22 @@ func (c *command) run(ctx context.Context, stdout io.Writer) error {
 	watching.Go(func() { w.run(ctx) })
 	fmt.Fprintf(stdout, "mock-ib: %s has %d ports in a fabric of %d nodes\n", node, len(f.UMAD(node)), len(f.Nodes))
 	return server.Serve(ctx, l)
+}
+
+// fits returns an error if a tree has adapters that are another host's: their GUIDs differ.
+func fits(root string, nodes []*fabric.Node) error {
+	for _, n := range nodes {
+		text, err := os.ReadFile(filepath.Join(root, "sys/class/infiniband", n.HCA.Name, "node_guid"))
+		if err != nil {
+			continue
+		}
+		shown, err := strconv.ParseUint(strings.ReplaceAll(strings.TrimSpace(string(text)), ":", ""), 16, 64)
+		if err == nil && shown != n.GUID {
+			return fmt.Errorf("the tree %s was staged for another host than %q: its %s has the GUID %#016x, and not %#016x as in the fabric; set infiniband.node_name in the profile and stage it again",
+				root, n.Host, n.HCA.Name, shown, n.GUID)
+		}
+	}
+	return nil
 }
 
 func exists(path string) bool {
