@@ -33,8 +33,9 @@ type together struct {
 	listens bool              // the other daemons connect to this one
 	altered bool              // datagrams have changed the fabric, here or before this daemon came
 	parts   map[string][]byte // of settings that are arriving, by host
-	early   []peers.Message   // what was changed here since this host joined, until the settings have come
-	waits   bool              // for the settings of the daemon that listens
+	recent  []peers.Message   // what was changed here since this host joined
+	number  uint64            // of the last of all changes here
+	seen    map[string]uint64 // numbers of the last changes of other hosts
 }
 
 // token reads the secret of a file that nobody else may read.
@@ -73,7 +74,8 @@ func fingerprint(f *fabric.Fabric) string {
 
 // newTogether sets a daemon up to be one of several. simulated are hosts that are there without a daemon.
 func newTogether(local *umad.Local, f *fabric.Fabric, simulated []string, secret []byte, log func(string, ...any)) *together {
-	t := &together{local: local, changed: func() {}, faults: map[string][]fabric.Fault{}, loads: map[uint64]fabric.Traffic{}}
+	t := &together{local: local, changed: func() {}, faults: map[string][]fabric.Fault{}, loads: map[uint64]fabric.Traffic{}, seen: map[string]uint64{},
+		number: uint64(time.Now().UnixNano())} // higher than before this daemon was started again
 	t.group = &peers.Group{Self: local.Host, Fabric: fingerprint(f), Token: secret, Log: log}
 	t.group.Receive = func(m peers.Message) { t.receive(m, simulated) }
 	t.group.Welcome, t.group.Joined = t.settings, t.joined
@@ -115,10 +117,11 @@ func (t *together) receive(m peers.Message, simulated []string) {
 			t.group.Send(peers.Message{Kind: peers.MAD, To: m.From, Source: m.LID, LID: m.Source, MAD: reply})
 		})
 	case peers.Set:
+		t.local.Apply(m.Port, m.LID, m.MAD)
 		t.mu.Lock()
 		t.altered = true
+		t.seen[m.From] = m.Number
 		t.mu.Unlock()
-		t.local.Apply(m.Port, m.LID, m.MAD)
 		t.changed()
 	case peers.Settings:
 		if err := t.takeSettings(m); err != nil {
@@ -172,15 +175,17 @@ func (t *together) Changed(from *fabric.Port, lid uint16, mad []byte) {
 	m := peers.Message{Kind: peers.Set, Port: from.GUID, LID: lid, MAD: mad}
 	t.mu.Lock()
 	t.altered = true
-	if t.waits && len(t.early) < mostEarly {
-		t.early = append(t.early, m)
+	t.number++
+	m.Number = t.number
+	if t.recent = append(t.recent, m); len(t.recent) > mostRecent {
+		t.recent = slices.Delete(t.recent, 0, mostRecent/2)
 	}
 	t.mu.Unlock()
 	t.group.Send(m)
 }
 
 const (
-	mostEarly    = 4096
+	mostRecent   = 4096
 	partSize     = 512 << 10 // bytes of settings in one message
 	mostSettings = 64 << 20  // bytes
 )
@@ -188,7 +193,7 @@ const (
 // settings is what datagrams have changed, for another daemon.
 func (t *together) settings() []peers.Message {
 	t.mu.Lock()
-	altered := t.altered
+	altered, seen := t.altered, maps.Clone(t.seen) // before the settings, which have at least these changes
 	t.mu.Unlock()
 	var s fabric.Settings
 	t.local.Do(func(f *fabric.Fabric) { s = f.Settings(time.Now()) })
@@ -201,7 +206,7 @@ func (t *together) settings() []peers.Message {
 	for part := range slices.Chunk(text, partSize) {
 		list = append(list, peers.Message{Kind: peers.Settings, Changed: altered, Part: part, More: true})
 	}
-	list[len(list)-1].More = false
+	list[len(list)-1].More, list[len(list)-1].Seen = false, seen
 	return list
 }
 
@@ -209,7 +214,7 @@ func (t *together) settings() []peers.Message {
 func (t *together) joined() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.parts, t.early, t.waits = nil, nil, true
+	t.parts, t.recent = nil, nil
 }
 
 // takeSettings takes over what datagrams have changed before this daemon came, which it learns from the one that listens. That
@@ -229,9 +234,8 @@ func (t *together) takeSettings(m peers.Message) error {
 		t.mu.Unlock()
 		return nil
 	}
-	text, early := t.parts[m.From], t.early
+	text := t.parts[m.From]
 	delete(t.parts, m.From)
-	t.early, t.waits = nil, false
 	known := t.altered && (t.listens || !m.Changed)
 	t.altered = t.altered || m.Changed
 	t.mu.Unlock()
@@ -254,8 +258,13 @@ func (t *together) takeSettings(m peers.Message) error {
 	if err != nil {
 		return err
 	}
-	for _, x := range early {
-		t.local.Apply(x.Port, x.LID, x.MAD)
+	t.mu.Lock()
+	recent := slices.Clone(t.recent)
+	t.mu.Unlock()
+	for _, x := range recent { // what the other had not heard of yet
+		if x.Number > m.Seen[t.local.Host] {
+			t.local.Apply(x.Port, x.LID, x.MAD)
+		}
 	}
 	if t.listens {
 		t.group.Send(t.settings()...)

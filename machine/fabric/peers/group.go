@@ -46,6 +46,10 @@ type Message struct {
 
 	Traffic map[uint64]fabric.Traffic `json:"traffic,omitempty"` // by the GUIDs of ports
 
+	// Number tells a Set of a host from its earlier ones. Seen has, by host, that of the last Set that settings include.
+	Number uint64            `json:"number,omitempty"`
+	Seen   map[string]uint64 `json:"seen,omitempty"`
+
 	Changed bool   `json:"changed,omitempty"` // of settings: datagrams have changed something
 	Part    []byte `json:"part,omitempty"`
 	More    bool   `json:"more,omitempty"`
