@@ -68,6 +68,7 @@ func freeAddress(t *testing.T) string {
 // TestInfinibandHosts: the daemons of four hosts have one fabric. Every adapter of every host is reached from each; a host whose
 // daemon dies is seen as switched off, and comes back.
 func TestInfinibandHosts(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -155,6 +156,7 @@ func TestInfinibandHosts(t *testing.T) {
 
 // TestInfinibandDeadDaemon: when the daemon dies or stands still, programs get errors in time: no signal, and no hang.
 func TestInfinibandDeadDaemon(t *testing.T) {
+	t.Parallel()
 	board, err := profiles.Shipped("h100")
 	require.NoError(t, err)
 	f, err := staged.Subnet(board, "dgx01", "", nil)

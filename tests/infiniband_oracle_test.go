@@ -152,6 +152,7 @@ func unnumbered(o outcome) []string {
 
 // TestInfinibandOracle: what the tools print of a fabric is what they print of the same fabric in ibsim with opensm.
 func TestInfinibandOracle(t *testing.T) {
+	t.Parallel()
 	d := fabric.Description{Hosts: hostsOf(3, 2, 0x101b, fabric.HDR), SM: "dgx01 mlx5_0",
 		Layout: fabric.Layout{Preset: "rail-optimised", Radix: 8}}
 	ours := newSubnet(t, d)
