@@ -2,6 +2,8 @@ package tests
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -136,4 +138,36 @@ func TestInfinibandAggregation(t *testing.T) {
 	assert.Contains(t, s.tool("ibqueryerrors").succeeds(t).stdout, " 0 bad nodes found\n")
 	assert.Contains(t, s.tool("ibping", "-c", "1", "-t", "50", "-L", fmt.Sprint(node.Ports[1].LID)).succeeds(t).stdout, "100% packet loss", "it runs no server")
 	s.tool("perfquery", "-x", fmt.Sprint(node.Ports[1].LID), "1").succeeds(t)
+}
+
+// TestInfinibandScans: the scripts and programs that go through a whole subnet end with 0, and say what the fabric is.
+func TestInfinibandScans(t *testing.T) {
+	t.Parallel()
+	s := newSubnet(t, fabric.Description{Hosts: hostsOf(2, 2, 0x1021, fabric.NDR), Layout: fabric.Layout{Preset: "rail-optimised"}})
+	diag := diags(t)
+	s.env = append(s.env, "PERL5LIB="+filepath.Join(diag, "usr/share/perl5"), "PATH="+filepath.Join(diag, "usr/sbin")+":"+os.Getenv("PATH"),
+		"LD_LIBRARY_PATH="+filepath.Join(diag, "usr/lib/x86_64-linux-gnu"), "IBPATH="+filepath.Join(diag, "usr/sbin"))
+	// These keep what they have found in /var/cache, so they get one of their own.
+	script := func(command string) string {
+		return runIn(t, t.TempDir(), s.env, tool(t, "unshare"), "--user", "--map-root-user", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /var/cache; exec "+command).succeeds(t).stdout
+	}
+	var leaf, ca *fabric.Node
+	s.local.Do(func(f *fabric.Fabric) { leaf, ca = f.Nodes[0], f.Host("dgx02")[0] })
+	assert.Equal(t, 4, strings.Count(s.tool("ibnodes").succeeds(t).stdout, "Ca\t: "))
+	assert.Empty(t, s.tool("ibrouters").succeeds(t).stdout)
+	namespaces(t)
+	assert.Empty(t, script("ibidsverify -R"), "no LID or GUID is there twice")
+	routes := s.tool("dump_fts").succeeds(t).stdout
+	assert.Contains(t, routes, fmt.Sprintf("guid 0x%016x (%s):\n", leaf.GUID, leaf.Description))
+	assert.Contains(t, routes, fmt.Sprintf("0x%04x 002 : (Channel Adapter portguid 0x%016x: 'dgx02 mlx5_0')\n", ca.Ports[1].LID, ca.Ports[1].GUID))
+	assert.Regexp(t, `Multicast mlids \[0xc000-0x\w+\] of switch .*su01-rail0`, s.tool("dump_fts", "-M").succeeds(t).stdout)
+	assert.Contains(t, script(fmt.Sprintf("ibfindnodesusing -R 0x%016x 2", leaf.GUID)), "dgx02 mlx5_0")
+	assert.Contains(t, s.tool("smpdump", fmt.Sprint(ca.Ports[1].LID), "0x11").succeeds(t).stdout, "0101 0101 946d ae03 ")
+	dir := t.TempDir()
+	file, cache := filepath.Join(dir, "routes"), filepath.Join(dir, "cache")
+	require.NoError(t, os.WriteFile(file, []byte(routes), 0o644))
+	s.tool("ibnetdiscover", "--cache", cache).succeeds(t)
+	s.tool("ibcacheedit", cache, cache+".new").succeeds(t)
+	assert.Contains(t, s.tool("ibnetdiscover", "--load-cache", cache+".new").succeeds(t).stdout, "dgx02 mlx5_0")
+	assert.NotContains(t, s.tool("check_lft_balance", "-l", file, "-i", cache).succeeds(t).stdout, "Unbalanced")
 }

@@ -45,7 +45,7 @@ static int device(int port) {
 static void request(unsigned char *b, uint32_t id, uint64_t tid) {
   memset(b, 0, HEADER + MAD);
   memcpy(b, &id, 4);
-  uint32_t timeout = 1000;
+  uint32_t timeout = 60000;  // longer than a busy machine takes
   memcpy(b + 8, &timeout, 4);
   b[28] = b[29] = 0xff;  // the permissive LID
   unsigned char *mad = b + HEADER;
