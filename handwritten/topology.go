@@ -50,7 +50,7 @@ func across(a, b *profiles.RootComplex, byDefault profiles.Opt[string]) abi.GpuT
 
 // distance is the level of the path between two devices.
 func distance(a, b *engine.Device) abi.GpuTopologyLevel_t {
-	if a.Key() == b.Key() {
+	if a.Index == b.Index { // a MIG device has its GPU's
 		return abi.TOPOLOGY_INTERNAL
 	}
 	if shared, nested := a.Snapshot().Board.Topology.Switched(a.PCI.BusID.Value, b.PCI.BusID.Value); nested {

@@ -104,34 +104,42 @@ func sameSMI(t *testing.T, first, second string) {
 var clocked = []string{"GetSamples", "GetProcessUtilization", "GetProcessesUtilizationInfo", "GetViolationStatus", "GetTotalEnergyConsumption",
 	"GetNvLinkUtilizationCounter"}
 
-// sameGetters compares what all getters of go-nvml answer in two environments: those of the library, and those of each GPU.
+// sameGetters compares what all getters of go-nvml answer in two environments.
 func sameGetters(t *testing.T, first, second [2]string) {
 	t.Helper()
-	all := func(variable [2]string) (answers []string) {
-		t.Setenv("NVMLFAB_PROFILE", "")
-		t.Setenv("MOCK_NVML_CONFIG", "")
-		t.Setenv(variable[0], variable[1])
-		lib := nvml.New(nvml.WithLibraryPath(filepath.Join(library, "libnvidia-ml.so.1")))
-		require.Equal(t, nvml.SUCCESS, lib.Init())
-		defer func() { assert.Equal(t, nvml.SUCCESS, lib.Shutdown()) }()
-		n, ret := lib.DeviceGetCount()
-		require.Equal(t, nvml.SUCCESS, ret)
-		var devices []nvml.Device
-		for i := range n {
-			dev, ret := lib.DeviceGetHandleByIndex(i)
-			require.Equal(t, nvml.SUCCESS, ret)
-			devices = append(devices, dev)
-		}
-		g := getters{devices: devices}
-		g.of("library", reflect.ValueOf(&lib).Elem(), "SystemGet")
-		for i, dev := range devices {
-			g.of(fmt.Sprint("GPU ", i), reflect.ValueOf(&dev).Elem(), "Get")
-		}
-		return g.answers
-	}
-	before := all(first)
+	before := allGetters(t, first[0], first[1])
 	assert.Greater(t, len(before), 500)
-	assert.Equal(t, before, all(second))
+	assert.Equal(t, before, allGetters(t, second[0], second[1]))
+}
+
+// allGetters are the answers of all getters of go-nvml with a variable: those of the library, and those of each GPU and MIG device.
+func allGetters(t *testing.T, variable, value string) []string {
+	t.Helper()
+	t.Setenv("NVMLFAB_PROFILE", "")
+	t.Setenv("MOCK_NVML_CONFIG", "")
+	t.Setenv(variable, value)
+	lib := nvml.New(nvml.WithLibraryPath(filepath.Join(library, "libnvidia-ml.so.1")))
+	require.Equal(t, nvml.SUCCESS, lib.Init())
+	defer func() { assert.Equal(t, nvml.SUCCESS, lib.Shutdown()) }()
+	n, ret := lib.DeviceGetCount()
+	require.Equal(t, nvml.SUCCESS, ret)
+	g := getters{}
+	for i := range n {
+		dev, ret := lib.DeviceGetHandleByIndex(i)
+		require.Equal(t, nvml.SUCCESS, ret)
+		g.devices = append(g.devices, dev)
+	}
+	g.of("library", reflect.ValueOf(&lib).Elem(), "SystemGet")
+	for i, dev := range g.devices {
+		g.of(fmt.Sprint("GPU ", i), reflect.ValueOf(&dev).Elem(), "Get")
+		most, _ := dev.GetMaxMigDeviceCount()
+		for m := range most {
+			if mig, ret := dev.GetMigDeviceHandleByIndex(m); ret == nvml.SUCCESS {
+				g.of(fmt.Sprintf("GPU %d MIG %d", i, m), reflect.ValueOf(&mig).Elem(), "Get")
+			}
+		}
+	}
+	return g.answers
 }
 
 // getters are the answers of getters, as text.

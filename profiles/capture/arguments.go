@@ -286,7 +286,7 @@ func (w *walker) layout(p calls.Param, version int) (name string, size int, cont
 func (w *walker) pciInfo(o *object) []byte {
 	f := w.functions["nvmlDeviceGetPciInfo_v3"]
 	q, places := w.question(f, o, nil, 0, 1)
-	reply, err := w.caller.Call(q)
+	reply, err := w.call(q)
 	if err != nil || reply.Missing || reply.Return != int32(abi.SUCCESS) {
 		return make([]byte, w.size("nvmlPciInfo_t"))
 	}
@@ -360,7 +360,7 @@ func (w *walker) fields(f *calls.Function, o *object) error {
 			le.PutUint32(content[i*size+id.Offset:], uint32(i+1))
 			le.PutUint32(content[i*size+scope.Offset:], uint32(s))
 		}
-		reply, err := w.caller.Call(Question{Function: f.Name, Words: []Word{{Value: o.word}, {Value: uint64(n)}, {Buffer: true}},
+		reply, err := w.call(Question{Function: f.Name, Words: []Word{{Value: o.word}, {Value: uint64(n)}, {Buffer: true}},
 			Buffers: []Buffer{{len(content), content}}})
 		if err != nil {
 			return &CallError{Call: f.Name + "(" + o.name + ")", Function: f.Name, Err: err}

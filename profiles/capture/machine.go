@@ -399,16 +399,18 @@ func (g *gpu) migName(a *Answer) string {
 
 // instances makes the MIG instances that there are.
 func (g *gpu) instances() {
-	names := map[uint64]string{}
+	names, slices := map[uint64]string{}, map[uint64]uint64{}
 	for _, a := range g.walk.Answers {
 		if a.OK() && a.Object == g.name && strings.HasPrefix(a.Function, "nvmlDeviceGetGpuInstanceProfileInfo") {
 			if id, ok := a.number("info.id"); ok && names[id] == "" {
 				names[id] = g.migName(a)
+				slices[id], _ = a.number("info.sliceCount")
 			}
 		}
 	}
 	type instance struct {
 		start   uint64
+		slices  uint64
 		profile string
 		compute []*yaml.Node
 	}
@@ -420,9 +422,9 @@ func (g *gpu) instances() {
 		id, _ := a.number("info.id")
 		profile, _ := a.number("info.profileId")
 		start, _ := a.number("info.placement.start")
-		all[id] = &instance{start: start, profile: names[profile]}
+		all[id] = &instance{start: start, slices: slices[profile], profile: names[profile]}
 	}
-	for _, id := range slices.Sorted(maps.Keys(all)) {
+	for _, id := range sorted(all) {
 		gi := all[id]
 		prefix := fmt.Sprintf("%s GI %d", g.name, id)
 		profiles := map[uint64]string{}
@@ -430,7 +432,9 @@ func (g *gpu) instances() {
 			if a.OK() && a.Object == prefix && strings.HasPrefix(a.Function, "nvmlGpuInstanceGetComputeInstanceProfileInfo") {
 				n, _ := a.number("info.id")
 				slices, _ := a.number("info.sliceCount")
-				if profiles[n] == "" {
+				if profiles[n] == "" && slices == gi.slices {
+					profiles[n] = gi.profile
+				} else if profiles[n] == "" {
 					profiles[n] = fmt.Sprintf("%dc.%s", slices, gi.profile)
 				}
 			}
@@ -443,7 +447,7 @@ func (g *gpu) instances() {
 		}
 	}
 	var nodes []*yaml.Node
-	for _, id := range slices.Sorted(maps.Keys(all)) {
+	for _, id := range sorted(all) {
 		gi := all[id]
 		entry := []any{"profile", draft.Text(gi.profile), "start", uintNode(gi.start)}
 		if gi.compute != nil {
@@ -457,6 +461,8 @@ func (g *gpu) instances() {
 		g.set("mig.instances", "nvmlGpuInstanceGetInfo, nvmlComputeInstanceGetInfo_v2", draft.Lines(nodes...))
 	}
 }
+
+func sorted[V any](m map[uint64]V) []uint64 { return slices.Sorted(maps.Keys(m)) }
 
 // units makes the S-class units.
 func (m *maker) units(root *yaml.Node) {

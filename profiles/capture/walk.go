@@ -103,16 +103,31 @@ func Run(c Caller, skip map[string]bool) (*Walk, error) {
 	if err := w.everything(); err != nil {
 		return nil, err
 	}
-	if _, err := c.Call(Question{Function: "nvmlShutdown"}); err != nil {
+	if _, err := w.call(Question{Function: "nvmlShutdown"}); err != nil {
 		return nil, err
 	}
 	w.walk.Missing = slices.Sorted(maps.Keys(w.missing))
 	return w.walk, nil
 }
 
+// call makes a call, unless the function does more than to read.
+func (w *walker) call(q Question) (Reply, error) {
+	name := q.Function
+	if name == "" {
+		name = fmt.Sprintf("nvmlInternalSlot%d", q.Slot)
+	}
+	if f := w.functions[name]; f != nil && f.Reads || slices.Contains(lifecycle, name) {
+		return w.caller.Call(q)
+	}
+	return Reply{}, fmt.Errorf("%s is not a function that only reads", name)
+}
+
+// lifecycle are the functions that start and stop the library.
+var lifecycle = []string{"nvmlInit_v2", "nvmlInit", "nvmlShutdown"}
+
 func (w *walker) start() error {
 	for _, name := range []string{"nvmlInit_v2", "nvmlInit"} {
-		reply, err := w.caller.Call(Question{Function: name})
+		reply, err := w.call(Question{Function: name})
 		switch {
 		case err != nil:
 			return err
@@ -132,14 +147,16 @@ func (w *walker) everything() error {
 	if err := w.findGPUs(); err != nil {
 		return err
 	}
+	for _, gpu := range w.gpus {
+		if err := w.explore(gpu); err != nil {
+			return err
+		}
+	}
 	if err := w.about(&object{gpu: -1}); err != nil {
 		return err
 	}
 	var vgpuTypes []uint64
 	for _, gpu := range w.gpus {
-		if err := w.explore(gpu); err != nil {
-			return err
-		}
 		if err := w.about(gpu); err != nil {
 			return err
 		}
@@ -192,7 +209,7 @@ func (w *walker) handle(function string, words ...Word) (uint64, error) {
 	if w.skip[function] {
 		return 0, nil
 	}
-	reply, err := w.caller.Call(Question{Function: function, Words: append(words, Word{Buffer: true}), Buffers: []Buffer{{Size: 8}}})
+	reply, err := w.call(Question{Function: function, Words: append(words, Word{Buffer: true}), Buffers: []Buffer{{Size: 8}}})
 	if err != nil {
 		return 0, err
 	}
@@ -340,7 +357,17 @@ func (w *walker) ofGPU(gpu *object) error {
 	}
 	for i := range vgpus.length("vgpuInstances") {
 		if id, ok := vgpus.number(fmt.Sprintf("vgpuInstances[%d]", i)); ok {
-			parts = append(parts, &object{"nvmlVgpuInstance_t", fmt.Sprintf("vGPU %d", id), id, gpu.gpu, nil})
+			vgpu := &object{"nvmlVgpuInstance_t", fmt.Sprintf("vGPU %d", id), id, gpu.gpu, map[string][]uint64{}}
+			pids, err := w.ask("nvmlVgpuInstanceGetAccountingPids", vgpu, nil)
+			if err != nil {
+				return err
+			}
+			for p := range pids.length("pids") {
+				if pid, ok := pids.number(fmt.Sprintf("pids[%d]", p)); ok {
+					vgpu.values["pid"] = append(vgpu.values["pid"], pid)
+				}
+			}
+			parts = append(parts, vgpu)
 		}
 	}
 	for _, part := range parts {
@@ -348,20 +375,16 @@ func (w *walker) ofGPU(gpu *object) error {
 			return err
 		}
 	}
-	// What was asked before the instances had names is asked again.
-	for name := range w.functions {
-		if strings.Contains(name, "GpuInstance") && w.walk.find(name, gpu.name, "") == nil && len(gpu.values["id"]) > 0 {
-			if err := w.function(w.functions[name], gpu); err != nil {
-				return err
-			}
-		}
+	// The numbers of the instances were not known before.
+	if len(gpu.values["id"]) > 0 && w.functions["nvmlDeviceGetGpuInstanceById"].Reads {
+		return w.function(w.functions["nvmlDeviceGetGpuInstanceById"], gpu)
 	}
 	return nil
 }
 
 // idOf is the number of an instance.
 func (w *walker) idOf(function string, handle uint64, info string) (uint64, error) {
-	reply, err := w.caller.Call(Question{Function: function, Words: []Word{{Value: handle}, {Buffer: true}}, Buffers: []Buffer{{Size: w.size(info)}}})
+	reply, err := w.call(Question{Function: function, Words: []Word{{Value: handle}, {Buffer: true}}, Buffers: []Buffer{{Size: w.size(info)}}})
 	if err != nil || reply.Missing || reply.Return != int32(abi.SUCCESS) {
 		return 0, err
 	}
@@ -377,7 +400,7 @@ func (w *walker) list(function string, o *object, values map[string]uint64, para
 		return nil, nil
 	}
 	q, places := w.question(f, o, values, 0, 64)
-	reply, err := w.caller.Call(q)
+	reply, err := w.call(q)
 	if err != nil || reply.Missing || reply.Return != int32(abi.SUCCESS) {
 		return nil, err
 	}
@@ -491,7 +514,7 @@ func (w *walker) ask(function string, o *object, values map[string]uint64) (*Ans
 	version, room := 0, 64
 	for try := 0; ; try++ {
 		q, places := w.question(f, o, values, version, room)
-		reply, err := w.caller.Call(q)
+		reply, err := w.call(q)
 		if err != nil {
 			return nil, &CallError{Call: a.Call(), Function: function, Err: err}
 		}
