@@ -160,7 +160,7 @@ func TestTraceSymbols(t *testing.T) {
 			assert.Contains(t, plain.stdout, "nvmlNothing 0 1\n")
 			out := run(t, nil, launcher(t), "trace", "--library", library, "--", "sh", "-c", `exec "$0" exists <"$1"`, program, list).succeeds(t)
 			assert.Equal(t, plain.stdout, out.stdout)
-			assert.Equal(t, "\nno calls of NVML\n", out.stderr)
+			assert.Equal(t, "\nno calls of NVML; nvmlfab doctor -- PROGRAM says which library a program loads\n", out.stderr)
 		})
 	}
 }
@@ -242,6 +242,17 @@ func TestTraceOutput(t *testing.T) {
 	in(`exec "$0" trace -- "$1" leaf 2>/dev/full`).succeeds(t)
 	assert.Equal(t, "1350\n0\n", in(`{ "$0" trace -- "$1" whole 2>&3; echo $?; } 3> >(exec 3<&-; read line; exit 0)`).stdout)
 
+	// A user who may not open the pipe of the one who started the trace still gets all lines.
+	theirs := filepath.Join(sharedFolder(t), "traced")
+	run(t, nil, "cp", program, theirs).succeeds(t)
+	command := append(nobody(t), launcher(t), "trace", "--", theirs, "leaf")
+	out = run(t, nil, command[0], command[1:]...).succeeds(t)
+	assert.Equal(t, 50, strings.Count(out.stderr, " nvmlDeviceGetIndex("))
+	script := `{ "$@" 2>&3; echo $?; } 3> >(exec 3<&-; read line; exit 0)`
+	command = append(append([]string{"-c", script, "bash"}, command[:len(command)-1]...), "whole")
+	assert.Equal(t, "1350\n0\n", run(t, nil, "bash", command...).stdout)
+	assert.NotContains(t, out.stderr, "could not be written")
+
 	// In one file with the program's own standard error no line overwrites another.
 	file := filepath.Join(t.TempDir(), "both")
 	run(t, nil, "bash", "-c", `exec "$0" trace -- bash -c 'for i in 1 2 3; do echo mine $i >&2; "$0" leaf; done' "$1" 2>"$2"`, launcher(t), program, file).succeeds(t)
@@ -250,8 +261,7 @@ func TestTraceOutput(t *testing.T) {
 	assert.Len(t, regexp.MustCompile(`(?m)^mine \d$`).FindAllString(string(text), -1), 3)
 	assert.Len(t, regexp.MustCompile(`(?m)^\d+ nvmlDeviceGetIndex\(device=0x[0-9a-f]+, index=1\) = NVML_SUCCESS <[0-9.]+>$`).FindAllString(string(text), -1), 150)
 
-	file = filepath.Join(t.TempDir(), "socket")
-	script := `
+	script = `
 import socket, subprocess, sys
 a, b = socket.socketpair()
 p = subprocess.Popen(sys.argv[1:], stderr=b)

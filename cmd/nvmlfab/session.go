@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"golang.org/x/sys/unix"
@@ -21,11 +22,12 @@ import (
 //	lib/libnvidia-ml.so.1          a copy of the tracing library, which the program loads
 //	lib/libnvmlfab-traced.so.1     a link to the library after it
 //	out                            a link to where lines go
+//	relay                          a pipe for processes that cannot follow it
 //	shared                         what is counted; .nvmlfab-users is the same file
 type session struct {
 	dir    string
 	output *os.File // for lines and the summary
-	relay  *relay   // if the processes cannot open that
+	relay  *relay
 	undo   func()
 	json   bool
 }
@@ -34,6 +36,7 @@ const (
 	tracer     = "libnvmlfab-trace.so"
 	sharedFile = "shared"
 	outLink    = "out"
+	relayPipe  = "relay"
 	tracedName = "libnvmlfab-traced.so.1"
 )
 
@@ -47,8 +50,8 @@ const (
 
 // counters is what all processes of a trace count in, struct shared of library/trace/trace.h.
 type counters struct {
-	Magic, JSON, Processes, Lost, Error uint64
-	Entry                               [traceFunctions + traceSlots]struct {
+	Magic, JSON, Device, File, Processes, Lost, Error uint64
+	Entry                                             [traceFunctions + traceSlots]struct {
 		Stub, Calls, Ended, Nanoseconds, Longest uint64
 		Codes                                    [traceCodes]uint64
 	}
@@ -79,7 +82,12 @@ func newSession(output string, json, own bool) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(os.Chmod(s.dir, 0o711), s.share(own), s.direct(output))
+	err = os.Chmod(s.dir, 0o711)
+	for _, step := range []func() error{func() error { return s.direct(output) }, func() error { return s.share(own) }, s.passOn} {
+		if err == nil {
+			err = step()
+		}
+	}
 	if err == nil {
 		err = reap(s.dir, "1", nil) // in case that this process cannot remove it
 	}
@@ -95,6 +103,11 @@ func (s *session) share(own bool) error {
 	if s.json {
 		c.JSON = 1
 	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(s.output.Fd()), &st); err != nil {
+		return err
+	}
+	c.Device, c.File = st.Dev, st.Ino
 	if own {
 		for i := range traceSlots {
 			c.Entry[traceFunctions+i].Stub = 1
@@ -144,8 +157,7 @@ func (s *session) direct(output string) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG: // whatever the program itself writes there must not overwrite lines
+	if st.Mode&unix.S_IFMT == unix.S_IFREG { // whatever the program itself writes there must not overwrite lines
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 		if err != nil {
 			return err
@@ -154,43 +166,67 @@ func (s *session) direct(output string) error {
 			return err
 		}
 		s.undo = func() { _, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags) }
-	case unix.S_IFSOCK: // nobody else can open it
-		var err error
-		if s.relay, err = newRelay(s.output); err != nil {
-			return err
-		}
-		fd = int(s.relay.write.Fd())
 	}
 	return os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd), link)
 }
 
-// relay passes lines on.
+// relay passes lines on that processes cannot write themselves: a socket, or a pipe of another user, cannot be opened again,
+// and a file of this process not from another user namespace.
 type relay struct {
-	read, write *os.File
-	done        chan error
+	pipe *os.File
+	to   io.Writer
+	done chan struct{}
+	err  error // of a write
 }
 
-func newRelay(to io.Writer) (*relay, error) {
-	read, write, err := os.Pipe()
-	if err != nil {
-		return nil, err
+func (s *session) passOn() error {
+	path := filepath.Join(s.dir, relayPipe)
+	if err := unix.Mkfifo(path, 0o622); err != nil {
+		return &fs.PathError{Op: "mkfifo", Path: path, Err: err}
 	}
-	r := &relay{read, write, make(chan error, 1)}
+	if err := os.Chmod(path, 0o622); err != nil {
+		return err
+	}
+	pipe, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0) // open for writing, too, so that it has no end
+	if err != nil {
+		return err
+	}
+	s.relay = &relay{pipe: pipe, to: s.output, done: make(chan struct{})}
 	go func() {
-		_, err := io.Copy(to, read)
-		r.done <- err
+		defer close(s.relay.done)
+		if _, err := io.Copy(s.output, pipe); !errors.Is(err, os.ErrDeadlineExceeded) {
+			s.relay.err = err
+			_, _ = io.Copy(io.Discard, pipe) // a full pipe would stop the program
+		}
 	}()
-	return r, nil
+	return nil
 }
 
-// close waits for the lines that are in the pipe. A process that goes on after the trace may still have it open.
-func (r *relay) close(wait func()) {
-	r.write.Close()
-	go func() {
-		wait()
-		r.read.Close()
-	}()
+// close passes on what is still in the pipe.
+func (r *relay) close() error {
+	if err := r.pipe.SetReadDeadline(time.Now()); err != nil {
+		return err
+	}
 	<-r.done
+	raw, err := r.pipe.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var rest bytes.Buffer
+	err = raw.Control(func(fd uintptr) {
+		part := make([]byte, 64<<10)
+		for {
+			n, err := unix.Read(int(fd), part)
+			if n <= 0 || err != nil {
+				return
+			}
+			rest.Write(part[:n])
+		}
+	})
+	if r.err == nil && rest.Len() > 0 {
+		_, r.err = r.to.Write(rest.Bytes())
+	}
+	return errors.Join(err, r.err, r.pipe.Close())
 }
 
 func (s *session) remove() error {

@@ -93,12 +93,10 @@ func returnName(code int) string {
 
 // summarize writes the summary after the lines.
 func (s *session) summarize() error {
-	if s.relay != nil {
-		s.relay.close(func() { time.Sleep(time.Second) })
-	}
+	passed := s.relay.close()
 	total, err := sum(filepath.Join(s.dir, sharedFile))
 	if err != nil {
-		return err
+		return errors.Join(passed, err)
 	}
 	text := total.text()
 	if s.json {
@@ -110,6 +108,8 @@ func (s *session) summarize() error {
 	}
 	if _, err = s.output.Write(text); err != nil {
 		err = fmt.Errorf("the summary: %w", err)
+	} else if passed != nil {
+		err = fmt.Errorf("lines of the trace: %w", passed)
 	}
 	if total.Lost > 0 {
 		err = errors.Join(err, fmt.Errorf("%d lines of the trace could not be written: %w", total.Lost, total.lostWhy))
@@ -121,7 +121,7 @@ func (s *session) summarize() error {
 func (t *summary) text() []byte {
 	var b bytes.Buffer
 	if t.Calls == 0 {
-		b.WriteString("\nno calls of NVML\n")
+		b.WriteString("\nno calls of NVML; nvmlfab doctor -- PROGRAM says which library a program loads\n")
 		return b.Bytes()
 	}
 	fmt.Fprintf(&b, "\n%s of %s in %s\n\n", counted(t.Calls, "call"), counted(uint64(len(t.Functions)), "function"), processes(t.Processes))

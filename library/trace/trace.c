@@ -17,7 +17,7 @@
 #include "trace.h"
 
 /* nvmlfab writes the session's folder over this text, in its copy of this library. The folder has the shared file, a link to
- * where lines go, and a link to the library after this one. */
+ * where lines go, a pipe to nvmlfab, and a link to the library after this one. */
 __attribute__((used)) static volatile char session[256] = TRACE_SESSION;
 
 static struct shared *shared;
@@ -36,8 +36,7 @@ static struct {
     int fd;
     dev_t device;
     ino_t file;
-    _Atomic int known; /* whether the file is known by device and file */
-    int bounded;       /* only lines of up to 4096 bytes are written whole */
+    int bounded; /* only lines of up to 4096 bytes are written whole */
 } lines = {.fd = -1};
 
 static char *path_in_session(char *path, size_t room, const char *name)
@@ -52,19 +51,31 @@ static char *path_in_session(char *path, size_t room, const char *name)
     return path;
 }
 
-/* Opens the file for lines, at a high number, where a program does not expect it. */
-static int open_lines(void)
+static int open_output(const char *name, struct stat *st)
 {
     char path[512];
+    int fd = open(path_in_session(path, sizeof path, name), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd >= 0 && host_fstat(fd, st) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* Opens the file for lines, at a high number, where a program does not expect it. The link may lead elsewhere, as in another
+ * namespace of processes, or may not be followed, as in another one of users; then nvmlfab passes the lines on. */
+static int open_lines(void)
+{
     struct stat st;
-    int fd = open(path_in_session(path, sizeof path, "out"), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int fd = open_output("out", &st);
+    if (fd >= 0 && (st.st_dev != (dev_t)shared->device || st.st_ino != (ino_t)shared->file)) {
+        close(fd);
+        fd = -1;
+    }
+    if (fd < 0)
+        fd = open_output("relay", &st);
     if (fd < 0)
         return -1;
-    if (host_fstat(fd, &st) != 0 || (lines.known && (st.st_dev != lines.device || st.st_ino != lines.file))) {
-        close(fd);
-        errno = ENOENT;
-        return -1;
-    }
     int high = fcntl(fd, F_DUPFD_CLOEXEC, 900);
     if (high >= 0) {
         close(fd);
@@ -73,7 +84,6 @@ static int open_lines(void)
     lines.device = st.st_dev;
     lines.file = st.st_ino;
     lines.bounded = !S_ISREG(st.st_mode);
-    lines.known = 1;
     lines.fd = fd;
     return 0;
 }

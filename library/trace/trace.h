@@ -79,6 +79,7 @@ struct entry {
 struct shared {
     uint64_t magic;
     uint64_t json;
+    uint64_t device, file; /* what the link to the output leads to */
     _Atomic uint64_t processes;
     _Atomic uint64_t lost; /* lines that could not be written */
     _Atomic uint64_t error; /* the errno of the last of them */
