@@ -168,6 +168,31 @@ static struct function function(unsigned index, char *name)
 #define LINE_OF_PIPE 4096
 #define SCRATCH (2 * LONG_LINE + COPY_OF_STRUCT + COPY_OF_ELEMENT)
 
+/* Memory that no call uses now. New pages are expensive, so they are kept. */
+static _Atomic(char *) spare[64];
+#define SPARES (sizeof spare / sizeof spare[0])
+
+static char *take_memory(void)
+{
+    for (size_t i = 0; i < SPARES; i++) {
+        char *memory = atomic_load(&spare[i]) != NULL ? atomic_exchange(&spare[i], NULL) : NULL;
+        if (memory != NULL)
+            return memory;
+    }
+    void *memory = mmap(NULL, SCRATCH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void give_memory(char *memory)
+{
+    for (size_t i = 0; i < SPARES; i++) {
+        char *none = NULL;
+        if (atomic_compare_exchange_strong(&spare[i], &none, memory))
+            return;
+    }
+    munmap(memory, SCRATCH);
+}
+
 word trace_call(unsigned index, const word *args)
 {
     int saved = errno;
@@ -183,9 +208,9 @@ word trace_call(unsigned index, const word *args)
     const struct function f = function(index, number);
     struct line l = {0};
     struct out o = {0};
-    char *memory = mmap(NULL, SCRATCH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory = take_memory();
     atomic_fetch_add(&e->calls, 1);
-    if (memory != MAP_FAILED) {
+    if (memory != NULL) {
         uint32_t room = lines.bounded ? LINE_OF_PIPE : LONG_LINE;
         l.out = (struct out){.text = memory, .room = room - 512, .json = shared->json != 0, .copy = (unsigned char *)memory + 2 * LONG_LINE};
         o = (struct out){.text = memory + LONG_LINE, .room = room, .json = l.out.json};
@@ -203,11 +228,11 @@ word trace_call(unsigned index, const word *args)
     atomic_fetch_add(&e->ns, ns);
     for (uint64_t longest = atomic_load(&e->longest); ns > longest && !atomic_compare_exchange_weak(&e->longest, &longest, ns);)
         ;
-    if (memory != MAP_FAILED) {
+    if (memory != NULL) {
         trace_after(&l, &f, args, result);
         trace_finish(&l, &o, &f, pid, (int)syscall(SYS_gettid), result, ns, e->stub != 0);
         write_line(o.text, o.size);
-        munmap(memory, SCRATCH);
+        give_memory(memory);
     } else
         atomic_fetch_add(&shared->lost, 1);
     atomic_fetch_add(&e->ended, 1);
