@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/host"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 )
@@ -12,11 +13,11 @@ type instead struct {
 }
 
 // errorsByName are NVML's errors by the words of a profile's answers.
-var errorsByName = map[string]abi.Return{
-	"unknown_error": abi.ERROR_UNKNOWN, "not_supported": abi.ERROR_NOT_SUPPORTED, "no_permission": abi.ERROR_NO_PERMISSION,
-	"reset_required": abi.ERROR_RESET_REQUIRED, "lost": abi.ERROR_GPU_IS_LOST, "not_ready": abi.ERROR_NOT_READY,
-	"timeout": abi.ERROR_TIMEOUT, "no_data": abi.ERROR_NO_DATA, "in_use": abi.ERROR_IN_USE, "memory": abi.ERROR_MEMORY,
-	"invalid_state": abi.ERROR_INVALID_STATE,
+var errorsByName = change.Table[string, abi.Return]{
+	{"unknown_error", abi.ERROR_UNKNOWN}, {"not_supported", abi.ERROR_NOT_SUPPORTED}, {"no_permission", abi.ERROR_NO_PERMISSION},
+	{"reset_required", abi.ERROR_RESET_REQUIRED}, {"lost", abi.ERROR_GPU_IS_LOST}, {"not_ready", abi.ERROR_NOT_READY},
+	{"timeout", abi.ERROR_TIMEOUT}, {"no_data", abi.ERROR_NO_DATA}, {"in_use", abi.ERROR_IN_USE}, {"memory", abi.ERROR_MEMORY},
+	{"invalid_state", abi.ERROR_INVALID_STATE},
 }
 
 // answersOf are the errors that the profile lets functions of devices answer; nil if there are none.
@@ -30,7 +31,7 @@ func answersOf(devices []*Device) (all map[instead]abi.Return) {
 			if all == nil {
 				all = map[instead]abi.Return{}
 			}
-			all[instead{number, d.Index}] = errorsByName[a.Error]
+			all[instead{number, d.Index}] = errorsByName.Of(a.Error)
 		}
 	}
 	return all
@@ -53,7 +54,7 @@ func (s *Snapshot) Instead(function uint32, handle func() uintptr) (abi.Return, 
 func (d *Device) AnswerOfField(field uint32) (abi.Return, bool) {
 	for _, a := range d.Answers {
 		if a.Field.Valid && a.Field.Value == field {
-			return errorsByName[a.Error], true
+			return errorsByName.Of(a.Error), true
 		}
 	}
 	return 0, false

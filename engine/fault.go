@@ -20,15 +20,15 @@ type fault struct {
 }
 
 // failureAnswers are what the functions of a failed GPU answer, by the failure's mode.
-var failureAnswers = map[string]abi.Return{
-	"lost":              abi.ERROR_GPU_IS_LOST,
-	"fallen_off_bus":    abi.ERROR_GPU_IS_LOST,
-	"ecc_uncorrectable": abi.SUCCESS,
-	"not_ready":         abi.ERROR_NOT_READY,
-	"reset_required":    abi.ERROR_RESET_REQUIRED,
-	"no_permission":     abi.ERROR_NO_PERMISSION,
-	"timeout":           abi.ERROR_TIMEOUT,
-	"unknown_error":     abi.ERROR_UNKNOWN,
+var failureAnswers = change.Table[string, abi.Return]{
+	{"lost", abi.ERROR_GPU_IS_LOST},
+	{"fallen_off_bus", abi.ERROR_GPU_IS_LOST},
+	{"ecc_uncorrectable", abi.SUCCESS},
+	{"not_ready", abi.ERROR_NOT_READY},
+	{"reset_required", abi.ERROR_RESET_REQUIRED},
+	{"no_permission", abi.ERROR_NO_PERMISSION},
+	{"timeout", abi.ERROR_TIMEOUT},
+	{"unknown_error", abi.ERROR_UNKNOWN},
 }
 
 // fault is the fault of a device. Its count continues for as long as the profile's failure stays the same.
@@ -37,7 +37,7 @@ func (g *generation) fault(i int, failure profiles.Failure) *fault {
 		g.faults[i] = nil
 		if failure.Fails() {
 			f = &fault{
-				failure: failure, answer: failureAnswers[failure.Mode.Value],
+				failure: failure, answer: failureAnswers.Of(failure.Mode.Value),
 				gone: failure.Loses() && !g.started && !failure.Waits(),
 			}
 			f.failed.Store(!failure.Waits())
@@ -105,15 +105,15 @@ type InitFailure struct {
 func (f InitFailure) Error() string { return "system.init_failure is " + f.mode }
 
 // initAnswers are what nvmlInit answers, by the profile's system.init_failure.
-var initAnswers = map[string]abi.Return{
-	"driver_not_loaded":       abi.ERROR_DRIVER_NOT_LOADED,
-	"lib_rm_version_mismatch": abi.ERROR_LIB_RM_VERSION_MISMATCH,
-	"no_permission":           abi.ERROR_NO_PERMISSION,
-	"gpu_not_found":           abi.ERROR_GPU_NOT_FOUND,
-	"not_ready":               abi.ERROR_NOT_READY,
-	"timeout":                 abi.ERROR_TIMEOUT,
-	"irq_issue":               abi.ERROR_IRQ_ISSUE,
-	"unknown_error":           abi.ERROR_UNKNOWN,
+var initAnswers = change.Table[string, abi.Return]{
+	{"driver_not_loaded", abi.ERROR_DRIVER_NOT_LOADED},
+	{"lib_rm_version_mismatch", abi.ERROR_LIB_RM_VERSION_MISMATCH},
+	{"no_permission", abi.ERROR_NO_PERMISSION},
+	{"gpu_not_found", abi.ERROR_GPU_NOT_FOUND},
+	{"not_ready", abi.ERROR_NOT_READY},
+	{"timeout", abi.ERROR_TIMEOUT},
+	{"irq_issue", abi.ERROR_IRQ_ISSUE},
+	{"unknown_error", abi.ERROR_UNKNOWN},
 }
 
 // initFailure is an InitFailure if NVML is not to start at a time in ms since 1970.
@@ -122,7 +122,7 @@ func (g *generation) initFailure(now int64) error {
 	if err != nil {
 		return err
 	}
-	if answer, fails := initAnswers[board.System.InitFailure.Value]; fails {
+	if answer, fails := initAnswers.Find(board.System.InitFailure.Value); fails {
 		return InitFailure{answer, board.System.InitFailure.Value}
 	}
 	return nil

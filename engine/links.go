@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -98,7 +99,7 @@ func (d *Device) connect(link *Link, given profiles.Link, number uint32) {
 		link.BusID = link.Peer.PCI.BusID
 		link.Remote = abi.NVLINK_DEVICE_TYPE_GPU
 	}
-	if t, ok := remoteTypes[given.RemoteDeviceType.Value]; ok {
+	if t, ok := remoteTypes.Find(given.RemoteDeviceType.Value); ok {
 		link.Remote = t
 	} else if link.Peer == nil && d.snapshot.hasSwitch(link.BusID) {
 		link.Remote = abi.NVLINK_DEVICE_TYPE_SWITCH
@@ -124,10 +125,10 @@ func inMesh(number, links, gpus uint32) (step, back uint32, ok bool) {
 	}
 }
 
-var remoteTypes = map[string]abi.IntNvLinkDeviceType_t{
-	"gpu":    abi.NVLINK_DEVICE_TYPE_GPU,
-	"switch": abi.NVLINK_DEVICE_TYPE_SWITCH,
-	"cpu":    abi.NVLINK_DEVICE_TYPE_IBMNPU, // the only CPUs that have links of this kind
+var remoteTypes = change.Table[string, abi.IntNvLinkDeviceType_t]{
+	{"gpu", abi.NVLINK_DEVICE_TYPE_GPU},
+	{"switch", abi.NVLINK_DEVICE_TYPE_SWITCH},
+	{"cpu", abi.NVLINK_DEVICE_TYPE_IBMNPU}, // the only CPUs that have links of this kind
 }
 
 func (s *Snapshot) hasSwitch(id profiles.Opt[profiles.BusID]) bool {

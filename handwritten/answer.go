@@ -1,6 +1,7 @@
 package handwritten
 
 import (
+	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
@@ -37,8 +38,8 @@ func flag[N ~uint32](o profiles.Opt[bool]) profiles.Opt[N] {
 }
 
 // named is the number of a name that the profile gives.
-func named[N any](o profiles.Opt[string], numbers map[string]N) profiles.Opt[N] {
-	n, known := numbers[o.Value]
+func named[N any](o profiles.Opt[string], numbers table[string, N]) profiles.Opt[N] {
+	n, known := numbers.Find(o.Value)
 	return profiles.Opt[N]{Value: n, Valid: o.Valid && known}
 }
 
@@ -59,3 +60,6 @@ func text[B ~uint8](to []B, s string) {
 		to[i] = B(s[i])
 	}
 }
+
+// table is a table of words or numbers.
+type table[K comparable, V any] = change.Table[K, V]

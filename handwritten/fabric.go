@@ -14,7 +14,7 @@ func fabric(d *engine.Device) (info abi.GpuFabricInfo_v3_t, ret abi.Return) {
 	if *f == (profiles.Fabric{}) {
 		return info, abi.ERROR_NOT_SUPPORTED
 	}
-	info.State = fabricStates[f.State.Or("completed")]
+	info.State = fabricStates.Of(f.State.Or("completed"))
 	if info.State == abi.GPU_FABRIC_STATE_COMPLETED {
 		info.ClusterUuid, info.CliqueId = f.ClusterUUID.Value, f.CliqueID.Value
 	}
@@ -24,39 +24,39 @@ func fabric(d *engine.Device) (info abi.GpuFabricInfo_v3_t, ret abi.Return) {
 		summary = healthSummary(&f.Health)
 	}
 	if silent := !f.HealthMask.Valid && !f.HealthSummary.Valid && f.Health == (profiles.FabricHealth{}); silent &&
-		info.State == abi.GPU_FABRIC_STATE_COMPLETED && architectures[d.Architecture.Value] >= abi.DEVICE_ARCH_BLACKWELL {
+		info.State == abi.GPU_FABRIC_STATE_COMPLETED && architectures.Of(d.Architecture.Value) >= abi.DEVICE_ARCH_BLACKWELL {
 		summary = "healthy" // as on every captured Blackwell board; Hopper boards do not tell
 	}
-	info.HealthSummary = healthSummaries[summary]
+	info.HealthSummary = healthSummaries.Of(summary)
 	return info, abi.SUCCESS
 }
 
 // fabricStates are the numbers of the states. auto means the state that a fabric manager leads to: completed.
-var fabricStates = map[string]abi.GpuFabricState_t{
-	"not_supported": abi.GPU_FABRIC_STATE_NOT_SUPPORTED,
-	"not_started":   abi.GPU_FABRIC_STATE_NOT_STARTED,
-	"in_progress":   abi.GPU_FABRIC_STATE_IN_PROGRESS,
-	"completed":     abi.GPU_FABRIC_STATE_COMPLETED,
-	"auto":          abi.GPU_FABRIC_STATE_COMPLETED,
+var fabricStates = table[string, abi.GpuFabricState_t]{
+	{"not_supported", abi.GPU_FABRIC_STATE_NOT_SUPPORTED},
+	{"not_started", abi.GPU_FABRIC_STATE_NOT_STARTED},
+	{"in_progress", abi.GPU_FABRIC_STATE_IN_PROGRESS},
+	{"completed", abi.GPU_FABRIC_STATE_COMPLETED},
+	{"auto", abi.GPU_FABRIC_STATE_COMPLETED},
 }
 
-var healthSummaries = map[string]uint8{
-	"not_supported":    abi.GPU_FABRIC_HEALTH_SUMMARY_NOT_SUPPORTED,
-	"healthy":          abi.GPU_FABRIC_HEALTH_SUMMARY_HEALTHY,
-	"unhealthy":        abi.GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY,
-	"limited_capacity": abi.GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY,
+var healthSummaries = table[string, uint8]{
+	{"not_supported", abi.GPU_FABRIC_HEALTH_SUMMARY_NOT_SUPPORTED},
+	{"healthy", abi.GPU_FABRIC_HEALTH_SUMMARY_HEALTHY},
+	{"unhealthy", abi.GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY},
+	{"limited_capacity", abi.GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY},
 }
 
-var misconfigurations = map[string]uint32{
-	"not_supported":        abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NOT_SUPPORTED,
-	"none":                 abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NONE,
-	"incorrect_sysguid":    abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_SYSGUID,
-	"incorrect_chassis_sn": abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_CHASSIS_SN,
-	"no_partition":         abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NO_PARTITION,
-	"insufficient_nvlinks": abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INSUFFICIENT_NVLINKS,
-	"incompatible_gpu_fw":  abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCOMPATIBLE_GPU_FW,
-	"invalid_location":     abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INVALID_LOCATION,
-	"gpu_state_invalid":    abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_GPU_STATE_INVALID,
+var misconfigurations = table[string, uint32]{
+	{"not_supported", abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NOT_SUPPORTED},
+	{"none", abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NONE},
+	{"incorrect_sysguid", abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_SYSGUID},
+	{"incorrect_chassis_sn", abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_CHASSIS_SN},
+	{"no_partition", abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NO_PARTITION},
+	{"insufficient_nvlinks", abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INSUFFICIENT_NVLINKS},
+	{"incompatible_gpu_fw", abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCOMPATIBLE_GPU_FW},
+	{"invalid_location", abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INVALID_LOCATION},
+	{"gpu_state_invalid", abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_GPU_STATE_INVALID},
 }
 
 // healthMask combines the conditions into a mask: 1 is true, 2 is false, 0 is not known. A board with a fault knows its other
@@ -82,7 +82,7 @@ func healthMask(h *profiles.FabricHealth) (mask uint32) {
 			mask |= 2 << condition.shift
 		}
 	}
-	return mask | misconfigurations[configuration]<<abi.GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION
+	return mask | misconfigurations.Of(configuration)<<abi.GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION
 }
 
 // hasFault says whether any of the conditions is a fault.
@@ -134,7 +134,7 @@ func DeviceGetGpuFabricInfo_v4(d *engine.Device, info *abi.GpuFabricInfo_v4_t) a
 	}
 	if f.State == abi.GPU_FABRIC_STATE_COMPLETED {
 		info.NumCliques = 2
-		if architectures[d.Architecture.Value] >= abi.DEVICE_ARCH_BLACKWELL {
+		if architectures.Of(d.Architecture.Value) >= abi.DEVICE_ARCH_BLACKWELL {
 			info.NumCliques = 4
 		}
 	}
@@ -156,7 +156,7 @@ func DeviceGetPlatformInfo(d *engine.Device, info *abi.PlatformInfo_v2_t) abi.Re
 		SlotNumber: p.SlotNumber.Or(0xff),
 		TrayIndex:  p.TrayIndex.Or(0xff),
 		HostId:     p.HostID.Or(0xff),
-		PeerType:   peerTypes[p.PeerType.Value],
+		PeerType:   peerTypes.Of(p.PeerType.Value),
 		ModuleId:   p.ModuleID.Or(0xff),
 	}
 	text(info.ChassisSerialNumber[:], p.ChassisSerialNumber.Value)
@@ -164,4 +164,4 @@ func DeviceGetPlatformInfo(d *engine.Device, info *abi.PlatformInfo_v2_t) abi.Re
 	return abi.SUCCESS
 }
 
-var peerTypes = map[string]uint8{"direct_connected": 0, "switch_connected": 1}
+var peerTypes = table[string, uint8]{{"direct_connected", 0}, {"switch_connected", 1}}

@@ -7,12 +7,12 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-var recoveryActions = map[string]abi.DeviceGpuRecoveryAction_t{
-	"none":            abi.GPU_RECOVERY_ACTION_NONE,
-	"gpu_reset":       abi.GPU_RECOVERY_ACTION_GPU_RESET,
-	"node_reboot":     abi.GPU_RECOVERY_ACTION_NODE_REBOOT,
-	"drain_p2p":       abi.GPU_RECOVERY_ACTION_DRAIN_P2P,
-	"drain_and_reset": abi.GPU_RECOVERY_ACTION_DRAIN_AND_RESET,
+var recoveryActions = table[string, abi.DeviceGpuRecoveryAction_t]{
+	{"none", abi.GPU_RECOVERY_ACTION_NONE},
+	{"gpu_reset", abi.GPU_RECOVERY_ACTION_GPU_RESET},
+	{"node_reboot", abi.GPU_RECOVERY_ACTION_NODE_REBOOT},
+	{"drain_p2p", abi.GPU_RECOVERY_ACTION_DRAIN_P2P},
+	{"drain_and_reset", abi.GPU_RECOVERY_ACTION_DRAIN_AND_RESET},
 }
 
 func recoveryAction(d dev) u32 { return as[uint32](named(d.RecoveryAction, recoveryActions)) }
@@ -50,7 +50,7 @@ func smoothing(d dev, field, scope uint32) (uint32, abi.Return) {
 	case len(s.Profiles) == 0:
 		return 0, abi.ERROR_NOT_SUPPORTED
 	}
-	get, ofProfile := smoothingProfile[field]
+	get, ofProfile := smoothingProfile.Find(field)
 	switch {
 	case field == abi.FI_PWR_SMOOTHING_MAX_NUM_PRESET_PROFILES:
 		return uint32(len(s.Profiles)), abi.SUCCESS
@@ -72,21 +72,21 @@ func smoothing(d dev, field, scope uint32) (uint32, abi.Return) {
 
 // smoothingProfile are the fields of a profile of power smoothing. The header gives rates in mW/s, where the setter takes
 // W/s.
-var smoothingProfile = map[uint32]func(*profiles.SmoothingProfile) profiles.Opt[float64]{
-	abi.FI_PWR_SMOOTHING_PROFILE_PERCENT_TMP_FLOOR: func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return p.FloorPercent },
-	abi.FI_PWR_SMOOTHING_PROFILE_RAMP_UP_RATE:      func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return milli(p.RampUpRate) },
-	abi.FI_PWR_SMOOTHING_PROFILE_RAMP_DOWN_RATE:    func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return milli(p.RampDownRate) },
-	abi.FI_PWR_SMOOTHING_PROFILE_RAMP_DOWN_HYST_VAL: func(p *profiles.SmoothingProfile) profiles.Opt[float64] {
+var smoothingProfile = table[uint32, func(*profiles.SmoothingProfile) profiles.Opt[float64]]{
+	{abi.FI_PWR_SMOOTHING_PROFILE_PERCENT_TMP_FLOOR, func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return p.FloorPercent }},
+	{abi.FI_PWR_SMOOTHING_PROFILE_RAMP_UP_RATE, func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return milli(p.RampUpRate) }},
+	{abi.FI_PWR_SMOOTHING_PROFILE_RAMP_DOWN_RATE, func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return milli(p.RampDownRate) }},
+	{abi.FI_PWR_SMOOTHING_PROFILE_RAMP_DOWN_HYST_VAL, func(p *profiles.SmoothingProfile) profiles.Opt[float64] {
 		return p.RampDownHysteresis
-	},
-	abi.FI_PWR_SMOOTHING_PROFILE_SECONDARY_POWER_FLOOR: func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return p.SecondaryFloorW },
-	abi.FI_PWR_SMOOTHING_PROFILE_PRIMARY_FLOOR_ACT_WIN_MULT: func(p *profiles.SmoothingProfile) profiles.Opt[float64] {
+	}},
+	{abi.FI_PWR_SMOOTHING_PROFILE_SECONDARY_POWER_FLOOR, func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return p.SecondaryFloorW }},
+	{abi.FI_PWR_SMOOTHING_PROFILE_PRIMARY_FLOOR_ACT_WIN_MULT, func(p *profiles.SmoothingProfile) profiles.Opt[float64] {
 		return p.ActivationWindows
-	},
-	abi.FI_PWR_SMOOTHING_PROFILE_PRIMARY_FLOOR_TAR_WIN_MULT: func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return p.TargetWindows },
-	abi.FI_PWR_SMOOTHING_PROFILE_PRIMARY_FLOOR_ACT_OFFSET: func(p *profiles.SmoothingProfile) profiles.Opt[float64] {
+	}},
+	{abi.FI_PWR_SMOOTHING_PROFILE_PRIMARY_FLOOR_TAR_WIN_MULT, func(p *profiles.SmoothingProfile) profiles.Opt[float64] { return p.TargetWindows }},
+	{abi.FI_PWR_SMOOTHING_PROFILE_PRIMARY_FLOOR_ACT_OFFSET, func(p *profiles.SmoothingProfile) profiles.Opt[float64] {
 		return p.ActivationOffsetW
-	},
+	}},
 }
 
 func milli(o profiles.Opt[float64]) profiles.Opt[float64] {
@@ -275,11 +275,11 @@ func oldErrors(d dev, number uint32) (uint64, abi.Return) {
 const packetBytes = 144
 
 // packetFields count what the links of the fifth generation carry: in bytes, in packets, or errors of a kind.
-var packetFields = map[uint32]func(traffic, errors uint64) uint64{
-	abi.FI_DEV_NVLINK_COUNT_XMIT_PACKETS: func(traffic, _ uint64) uint64 { return traffic / packetBytes },
-	abi.FI_DEV_NVLINK_COUNT_RCV_PACKETS:  func(traffic, _ uint64) uint64 { return traffic / packetBytes },
-	abi.FI_DEV_NVLINK_COUNT_XMIT_BYTES:   func(traffic, _ uint64) uint64 { return traffic },
-	abi.FI_DEV_NVLINK_COUNT_RCV_BYTES:    func(traffic, _ uint64) uint64 { return traffic },
+var packetFields = table[uint32, func(traffic, errors uint64) uint64]{
+	{abi.FI_DEV_NVLINK_COUNT_XMIT_PACKETS, func(traffic, _ uint64) uint64 { return traffic / packetBytes }},
+	{abi.FI_DEV_NVLINK_COUNT_RCV_PACKETS, func(traffic, _ uint64) uint64 { return traffic / packetBytes }},
+	{abi.FI_DEV_NVLINK_COUNT_XMIT_BYTES, func(traffic, _ uint64) uint64 { return traffic }},
+	{abi.FI_DEV_NVLINK_COUNT_RCV_BYTES, func(traffic, _ uint64) uint64 { return traffic }},
 }
 
 // errorFields are the fields that count errors of links of the fifth generation. Those that a fault lets grow are symbol
@@ -313,7 +313,8 @@ func packetField(of func(traffic, errors uint64) uint64) field {
 
 // numbered adds the fields with consecutive numbers to the others.
 func numbered(fields *[abi.FI_MAX]field) *[abi.FI_MAX]field {
-	for location, ids := range eccFields {
+	for _, f := range eccFields {
+		location, ids := f.Key, f.Value
 		for i, id := range ids {
 			severity, life := abi.MemoryErrorType_t(i%2), abi.EccCounterType_t(i/2)
 			fields[id] = number(func(d dev, _ uint32) (uint64, abi.Return) {
@@ -332,14 +333,17 @@ func numbered(fields *[abi.FI_MAX]field) *[abi.FI_MAX]field {
 	for link := range uint32(12) {
 		fields[row{abi.FI_DEV_NVLINK_SPEED_MBPS_L0, abi.FI_DEV_NVLINK_SPEED_MBPS_L6}.at(link)] = number(
 			func(d dev, _ uint32) (uint32, abi.Return) { return linkSpeed(d, link) })
-		for _, errors := range linkErrorFields {
+		for _, f := range linkErrorFields {
+			errors := f.Value
 			fields[errors.at(link)] = number(func(d dev, _ uint32) (uint64, abi.Return) { return linkErrors(d, link) })
 		}
 	}
-	for total := range linkErrorFields {
+	for _, f := range linkErrorFields {
+		total := f.Key
 		fields[total] = number(allLinkErrors)
 	}
-	for id, of := range packetFields {
+	for _, f := range packetFields {
+		id, of := f.Key, f.Value
 		fields[id] = packetField(of)
 	}
 	for _, id := range errorFields {
@@ -353,31 +357,31 @@ func numbered(fields *[abi.FI_MAX]field) *[abi.FI_MAX]field {
 
 // eccFields count the errors of a location: volatile corrected, volatile uncorrected, aggregate corrected and aggregate
 // uncorrected ones. MEMORY_LOCATION_COUNT stands for all locations.
-var eccFields = map[abi.MemoryLocation_t][4]uint32{
-	abi.MEMORY_LOCATION_COUNT: {
+var eccFields = table[abi.MemoryLocation_t, [4]uint32]{
+	{abi.MEMORY_LOCATION_COUNT, [4]uint32{
 		abi.FI_DEV_ECC_SBE_VOL_TOTAL, abi.FI_DEV_ECC_DBE_VOL_TOTAL,
 		abi.FI_DEV_ECC_SBE_AGG_TOTAL, abi.FI_DEV_ECC_DBE_AGG_TOTAL,
-	},
-	abi.MEMORY_LOCATION_L1_CACHE: {
+	}},
+	{abi.MEMORY_LOCATION_L1_CACHE, [4]uint32{
 		abi.FI_DEV_ECC_SBE_VOL_L1, abi.FI_DEV_ECC_DBE_VOL_L1,
 		abi.FI_DEV_ECC_SBE_AGG_L1, abi.FI_DEV_ECC_DBE_AGG_L1,
-	},
-	abi.MEMORY_LOCATION_L2_CACHE: {
+	}},
+	{abi.MEMORY_LOCATION_L2_CACHE, [4]uint32{
 		abi.FI_DEV_ECC_SBE_VOL_L2, abi.FI_DEV_ECC_DBE_VOL_L2,
 		abi.FI_DEV_ECC_SBE_AGG_L2, abi.FI_DEV_ECC_DBE_AGG_L2,
-	},
-	abi.MEMORY_LOCATION_DEVICE_MEMORY: {
+	}},
+	{abi.MEMORY_LOCATION_DEVICE_MEMORY, [4]uint32{
 		abi.FI_DEV_ECC_SBE_VOL_DEV, abi.FI_DEV_ECC_DBE_VOL_DEV,
 		abi.FI_DEV_ECC_SBE_AGG_DEV, abi.FI_DEV_ECC_DBE_AGG_DEV,
-	},
-	abi.MEMORY_LOCATION_REGISTER_FILE: {
+	}},
+	{abi.MEMORY_LOCATION_REGISTER_FILE, [4]uint32{
 		abi.FI_DEV_ECC_SBE_VOL_REG, abi.FI_DEV_ECC_DBE_VOL_REG,
 		abi.FI_DEV_ECC_SBE_AGG_REG, abi.FI_DEV_ECC_DBE_AGG_REG,
-	},
-	abi.MEMORY_LOCATION_TEXTURE_MEMORY: {
+	}},
+	{abi.MEMORY_LOCATION_TEXTURE_MEMORY, [4]uint32{
 		abi.FI_DEV_ECC_SBE_VOL_TEX, abi.FI_DEV_ECC_DBE_VOL_TEX,
 		abi.FI_DEV_ECC_SBE_AGG_TEX, abi.FI_DEV_ECC_DBE_AGG_TEX,
-	},
+	}},
 }
 
 // row is the number of the field for link 0 and that for link 6. The fields of links 1 to 5 and 7 to 11 follow them.
@@ -391,20 +395,20 @@ func (r row) at(link uint32) uint32 {
 }
 
 // linkErrorFields count a link's errors of a kind. The key is the field for all links together.
-var linkErrorFields = map[uint32]row{
-	abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL: {
+var linkErrorFields = table[uint32, row]{
+	{abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, row{
 		abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L6,
-	},
-	abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL: {
+	}},
+	{abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL, row{
 		abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L6,
-	},
-	abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL: {
+	}},
+	{abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, row{
 		abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L6,
-	},
-	abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL: {
+	}},
+	{abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL, row{
 		abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L6,
-	},
-	abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL: {
+	}},
+	{abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL, row{
 		abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L0, abi.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L6,
-	},
+	}},
 }

@@ -46,11 +46,11 @@ func GpmMigSampleGet(d *engine.Device, instance uint32, sample *engine.GpmSample
 
 // shares are the parts of a busy GPU's time that its units work, of 100: a training with mixed precision, whose products of
 // matrices are of 16-bit floats and some of 8-bit integers. No source gives them; what holds is that the parts fit together.
-var shares = map[abi.GpmMetricId_t]uint32{
-	abi.GPM_METRIC_GRAPHICS_UTIL: 100, abi.GPM_METRIC_SM_UTIL: 90, abi.GPM_METRIC_SM_OCCUPANCY: 50,
-	abi.GPM_METRIC_ANY_TENSOR_UTIL: 40, abi.GPM_METRIC_HMMA_TENSOR_UTIL: 35, abi.GPM_METRIC_IMMA_TENSOR_UTIL: 5,
-	abi.GPM_METRIC_DFMA_TENSOR_UTIL: 0, abi.GPM_METRIC_DMMA_TENSOR_UTIL: 0,
-	abi.GPM_METRIC_INTEGER_UTIL: 15, abi.GPM_METRIC_FP64_UTIL: 0, abi.GPM_METRIC_FP32_UTIL: 20, abi.GPM_METRIC_FP16_UTIL: 10,
+var shares = table[abi.GpmMetricId_t, uint32]{
+	{abi.GPM_METRIC_GRAPHICS_UTIL, 100}, {abi.GPM_METRIC_SM_UTIL, 90}, {abi.GPM_METRIC_SM_OCCUPANCY, 50},
+	{abi.GPM_METRIC_ANY_TENSOR_UTIL, 40}, {abi.GPM_METRIC_HMMA_TENSOR_UTIL, 35}, {abi.GPM_METRIC_IMMA_TENSOR_UTIL, 5},
+	{abi.GPM_METRIC_DFMA_TENSOR_UTIL, 0}, {abi.GPM_METRIC_DMMA_TENSOR_UTIL, 0},
+	{abi.GPM_METRIC_INTEGER_UTIL, 15}, {abi.GPM_METRIC_FP64_UTIL, 0}, {abi.GPM_METRIC_FP32_UTIL, 20}, {abi.GPM_METRIC_FP16_UTIL, 10},
 }
 
 // GpmMetricsGet is what happened between two samples of one GPU: loads in percent, traffic in MiB/s, each with its own return
@@ -89,7 +89,7 @@ func gpmMetric(d *engine.Device, id abi.GpmMetricId_t, loads profiles.Utilizatio
 		return float64(value), ret
 	}
 	within := func(first, last abi.GpmMetricId_t) bool { return id >= first && id <= last }
-	share, ofGPU := shares[id]
+	share, ofGPU := shares.Find(id)
 	switch {
 	case ofGPU:
 		load, ret := percent(loads.GPU)

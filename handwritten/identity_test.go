@@ -2,9 +2,7 @@ package handwritten
 
 import (
 	"encoding/hex"
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -142,7 +140,12 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func names[N any](numbers map[string]N) []string { return slices.Collect(maps.Keys(numbers)) }
+func names[N any](numbers table[string, N]) (list []string) {
+	for _, n := range numbers {
+		list = append(list, n.Key)
+	}
+	return list
+}
 
 func member[T any](t *testing.T, name string) reflect.StructField {
 	t.Helper()

@@ -52,10 +52,10 @@ func DeviceGetDriverModel(d *engine.Device) (current, pending abi.DriverModel_t,
 	return pair(named(d.DriverModel.Current, driverModels), named(d.DriverModel.Pending, driverModels))
 }
 
-var driverModels = map[string]abi.DriverModel_t{
-	"wddm": abi.DRIVER_WDDM,
-	"wdm":  abi.DRIVER_WDM,
-	"mcdm": abi.DRIVER_MCDM,
+var driverModels = table[string, abi.DriverModel_t]{
+	{"wddm", abi.DRIVER_WDDM},
+	{"wdm", abi.DRIVER_WDM},
+	{"mcdm", abi.DRIVER_MCDM},
 }
 
 // DeviceGetGpuOperationMode is the operation mode, now and after a reset; Grace and Blackwell boards have none.
@@ -84,10 +84,10 @@ func DeviceGetAddressingMode(d *engine.Device, m *abi.DeviceAddressingMode_v1_t)
 	return ret
 }
 
-var addressingModes = map[string]abi.DeviceAddressingModeType_t{
-	"none": abi.DEVICE_ADDRESSING_MODE_NONE,
-	"hmm":  abi.DEVICE_ADDRESSING_MODE_HMM,
-	"ats":  abi.DEVICE_ADDRESSING_MODE_ATS,
+var addressingModes = table[string, abi.DeviceAddressingModeType_t]{
+	{"none", abi.DEVICE_ADDRESSING_MODE_NONE},
+	{"hmm", abi.DEVICE_ADDRESSING_MODE_HMM},
+	{"ats", abi.DEVICE_ADDRESSING_MODE_ATS},
 }
 
 // DeviceGetC2cModeInfoV says whether the NVLink-C2C link to the CPU is in use. The device's mode decides, or else the
@@ -116,9 +116,9 @@ func DeviceGetHostVgpuMode(d *engine.Device) (abi.HostVgpuMode_t, abi.Return) {
 	return opt(named(d.Virtualization.HostVGPUMode, hostModes))
 }
 
-var hostModes = map[string]abi.HostVgpuMode_t{
-	"non_sriov": abi.HOST_VGPU_MODE_NON_SRIOV,
-	"sriov":     abi.HOST_VGPU_MODE_SRIOV,
+var hostModes = table[string, abi.HostVgpuMode_t]{
+	{"non_sriov", abi.HOST_VGPU_MODE_NON_SRIOV},
+	{"sriov", abi.HOST_VGPU_MODE_SRIOV},
 }
 
 // DeviceGetCapabilities is what the GPU can do, as a mask: DEV_CAP_EGM with extended GPU memory.

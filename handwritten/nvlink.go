@@ -33,7 +33,7 @@ func DeviceGetNvLinkVersion(d *engine.Device, number uint32) (uint32, abi.Return
 	if _, ret := nvlink(d, number); ret != abi.SUCCESS {
 		return 0, ret
 	}
-	version, known := linkVersions[d.Snapshot().Board.NVLink.Version.Value]
+	version, known := linkVersions.Find(d.Snapshot().Board.NVLink.Version.Value)
 	if !known {
 		return 0, abi.ERROR_NOT_SUPPORTED
 	}
@@ -41,13 +41,13 @@ func DeviceGetNvLinkVersion(d *engine.Device, number uint32) (uint32, abi.Return
 }
 
 // linkVersions are the versions by generation. Generation 3 is version 3.1 on A100 and RTX 3090 (open-mpi/hwloc#658).
-var linkVersions = map[uint32]abi.NvlinkVersion_t{
-	1: abi.NVLINK_VERSION_1_0,
-	2: abi.NVLINK_VERSION_2_0,
-	3: abi.NVLINK_VERSION_3_1,
-	4: abi.NVLINK_VERSION_4_0,
-	5: abi.NVLINK_VERSION_5_0,
-	6: abi.NVLINK_VERSION_6_0,
+var linkVersions = table[uint32, abi.NvlinkVersion_t]{
+	{1, abi.NVLINK_VERSION_1_0},
+	{2, abi.NVLINK_VERSION_2_0},
+	{3, abi.NVLINK_VERSION_3_1},
+	{4, abi.NVLINK_VERSION_4_0},
+	{5, abi.NVLINK_VERSION_5_0},
+	{6, abi.NVLINK_VERSION_6_0},
 }
 
 // DeviceGetNvLinkRemotePciInfo is the address of a link's far end, and its device id if it is a GPU of this node. A link that is
@@ -113,10 +113,10 @@ func DeviceSetNvLinkDeviceLowPowerThreshold(d *engine.Device, info *abi.NvLinkPo
 }
 
 // linkFirmware are NVML's numbers of the programs that drive links.
-var linkFirmware = map[string]uint8{
-	"mse": abi.NVLINK_FIRMWARE_UCODE_TYPE_MSE, "netir": abi.NVLINK_FIRMWARE_UCODE_TYPE_NETIR,
-	"netir_uphy": abi.NVLINK_FIRMWARE_UCODE_TYPE_NETIR_UPHY, "netir_cln": abi.NVLINK_FIRMWARE_UCODE_TYPE_NETIR_CLN,
-	"netir_dln": abi.NVLINK_FIRMWARE_UCODE_TYPE_NETIR_DLN,
+var linkFirmware = table[string, uint8]{
+	{"mse", abi.NVLINK_FIRMWARE_UCODE_TYPE_MSE}, {"netir", abi.NVLINK_FIRMWARE_UCODE_TYPE_NETIR},
+	{"netir_uphy", abi.NVLINK_FIRMWARE_UCODE_TYPE_NETIR_UPHY}, {"netir_cln", abi.NVLINK_FIRMWARE_UCODE_TYPE_NETIR_CLN},
+	{"netir_dln", abi.NVLINK_FIRMWARE_UCODE_TYPE_NETIR_DLN},
 }
 
 // DeviceGetNvLinkInfo says whether the links encrypt what they carry, and which programs drive them. Links have neither
@@ -128,7 +128,7 @@ func DeviceGetNvLinkInfo(d *engine.Device, info *abi.NvLinkInfo_v2_t) abi.Return
 	}
 	info.IsNvleEnabled, info.FirmwareInfo = bit(links.Encrypted.Value), abi.NvlinkFirmwareInfo_t{}
 	for i, f := range links.Firmware[:min(len(links.Firmware), len(info.FirmwareInfo.FirmwareVersion))] {
-		v := abi.NvlinkFirmwareVersion_t{UcodeType: linkFirmware[f.Type]}
+		v := abi.NvlinkFirmwareVersion_t{UcodeType: linkFirmware.Of(f.Type)}
 		for at, part := range strings.SplitN(f.Version, ".", 3) {
 			number, _ := strconv.ParseUint(part, 10, 32) // the profile has digits there
 			*[]*uint32{&v.Major, &v.Minor, &v.SubMinor}[at] = uint32(number)

@@ -13,8 +13,8 @@ func DeviceGetPowerUsage(d *engine.Device) (uint32, abi.Return) { return opt(d.R
 // DeviceGetTotalEnergyConsumption is the energy used since the driver was loaded, in mJ.
 func DeviceGetTotalEnergyConsumption(d *engine.Device) (uint64, abi.Return) { return opt(d.Energy()) }
 
-var powerSources = map[string]abi.PowerSource_t{
-	"ac": abi.POWER_SOURCE_AC, "battery": abi.POWER_SOURCE_BATTERY, "undersized": abi.POWER_SOURCE_UNDERSIZED,
+var powerSources = table[string, abi.PowerSource_t]{
+	{"ac", abi.POWER_SOURCE_AC}, {"battery", abi.POWER_SOURCE_BATTERY}, {"undersized", abi.POWER_SOURCE_UNDERSIZED},
 }
 
 // DeviceGetPowerSource is where the power comes from.

@@ -21,29 +21,29 @@ func hasPorts(d *engine.Device) bool { return countsPackets(d) && d.LinkCount() 
 
 // portCounters count what a link does: what it carries, in bytes, and its errors. What never happens on these links, such as a
 // recovery, is 0.
-var portCounters = map[abi.PRMCounterId_t]func(traffic, errors uint64) uint64{
-	abi.PRM_COUNTER_ID_PPCNT_PHYSICAL_LAYER_CTRS_LINK_DOWN_EVENTS:                          never,
-	abi.PRM_COUNTER_ID_PPCNT_PHYSICAL_LAYER_CTRS_SUCCESSFUL_RECOVERY_EVENTS:                never,
-	abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TOTAL_SUCCESSFUL_RECOVERY_EVENTS:                never,
-	abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TIME_SINCE_LAST_RECOVERY:                        never,
-	abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TIME_BETWEEN_LAST_TWO_RECOVERIES:                never,
-	abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TIME_IN_LAST_HOST_SERDES_FEQ_RECOVERY:           never,
-	abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TOTAL_TIME_IN_HOST_SERDES_FEQ_RECOVERY:          never,
-	abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TOTAL_HOST_SERDES_FEQ_RECOVERY_COUNT:            never,
-	abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TOTAL_HOST_SERDES_FEQ_SUCCESSFUL_RECOVERY_COUNT: never,
-	abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_LAST_HOST_SERDES_FEQ_ATTEMPTS_COUNT:             never,
-	abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_LAST_SUCCESSFUL_RECOVERY_STEP_ATTEMPTS:          never,
-	abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_LAST_SUCCESSFUL_RECOVERY_TIME:                   never,
-	abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TOTAL_SUCCESSFUL_RECOVERY_TIME:                  never,
-	abi.PRM_COUNTER_ID_PPCNT_PORTCOUNTERS_PORT_XMIT_WAIT:                                   never,
-	abi.PRM_COUNTER_ID_PPCNT_PLR_RCV_CODES:                                                 packets,
-	abi.PRM_COUNTER_ID_PPCNT_PLR_RCV_CODE_ERR:                                              failures,
-	abi.PRM_COUNTER_ID_PPCNT_PLR_RCV_UNCORRECTABLE_CODE:                                    never,
-	abi.PRM_COUNTER_ID_PPCNT_PLR_XMIT_CODES:                                                packets,
-	abi.PRM_COUNTER_ID_PPCNT_PLR_XMIT_RETRY_CODES:                                          failures,
-	abi.PRM_COUNTER_ID_PPCNT_PLR_XMIT_RETRY_EVENTS:                                         failures,
-	abi.PRM_COUNTER_ID_PPCNT_PLR_SYNC_EVENTS:                                               never,
-	abi.PRM_COUNTER_ID_PPRM_OPER_RECOVERY:                                                  never, // no recovery is under way
+var portCounters = table[abi.PRMCounterId_t, func(traffic, errors uint64) uint64]{
+	{abi.PRM_COUNTER_ID_PPCNT_PHYSICAL_LAYER_CTRS_LINK_DOWN_EVENTS, never},
+	{abi.PRM_COUNTER_ID_PPCNT_PHYSICAL_LAYER_CTRS_SUCCESSFUL_RECOVERY_EVENTS, never},
+	{abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TOTAL_SUCCESSFUL_RECOVERY_EVENTS, never},
+	{abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TIME_SINCE_LAST_RECOVERY, never},
+	{abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TIME_BETWEEN_LAST_TWO_RECOVERIES, never},
+	{abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TIME_IN_LAST_HOST_SERDES_FEQ_RECOVERY, never},
+	{abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TOTAL_TIME_IN_HOST_SERDES_FEQ_RECOVERY, never},
+	{abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TOTAL_HOST_SERDES_FEQ_RECOVERY_COUNT, never},
+	{abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TOTAL_HOST_SERDES_FEQ_SUCCESSFUL_RECOVERY_COUNT, never},
+	{abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_LAST_HOST_SERDES_FEQ_ATTEMPTS_COUNT, never},
+	{abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_LAST_SUCCESSFUL_RECOVERY_STEP_ATTEMPTS, never},
+	{abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_LAST_SUCCESSFUL_RECOVERY_TIME, never},
+	{abi.PRM_COUNTER_ID_PPCNT_RECOVERY_CTRS_TOTAL_SUCCESSFUL_RECOVERY_TIME, never},
+	{abi.PRM_COUNTER_ID_PPCNT_PORTCOUNTERS_PORT_XMIT_WAIT, never},
+	{abi.PRM_COUNTER_ID_PPCNT_PLR_RCV_CODES, packets},
+	{abi.PRM_COUNTER_ID_PPCNT_PLR_RCV_CODE_ERR, failures},
+	{abi.PRM_COUNTER_ID_PPCNT_PLR_RCV_UNCORRECTABLE_CODE, never},
+	{abi.PRM_COUNTER_ID_PPCNT_PLR_XMIT_CODES, packets},
+	{abi.PRM_COUNTER_ID_PPCNT_PLR_XMIT_RETRY_CODES, failures},
+	{abi.PRM_COUNTER_ID_PPCNT_PLR_XMIT_RETRY_EVENTS, failures},
+	{abi.PRM_COUNTER_ID_PPCNT_PLR_SYNC_EVENTS, never},
+	{abi.PRM_COUNTER_ID_PPRM_OPER_RECOVERY, never}, // no recovery is under way
 }
 
 func never(_, _ uint64) uint64         { return 0 }
@@ -59,7 +59,7 @@ func DeviceReadPRMCounters_v1(d *engine.Device, _ *abi.PRMCounterList_v1_t, coun
 	for i := range counters {
 		c := &counters[i]
 		link, isPort := port(d, c.InData.LocalPort)
-		count, known := portCounters[abi.PRMCounterId_t(c.CounterId)]
+		count, known := portCounters.Find(abi.PRMCounterId_t(c.CounterId))
 		c.CounterValue = abi.PRMCounterValue_v1_t{Status: abi.ERROR_INVALID_ARGUMENT}
 		if isPort && known {
 			c.CounterValue = abi.PRMCounterValue_v1_t{
@@ -137,7 +137,7 @@ func readRegister(d *engine.Device, data []byte) (status uint32) {
 	}
 	clear(content[8:])
 	for _, c := range counts {
-		value := portCounters[c.counter](d.LinkTraffic()<<10, d.LinkErrors(link))
+		value := portCounters.Of(c.counter)(d.LinkTraffic()<<10, d.LinkErrors(link))
 		binary.BigEndian.PutUint32(content[8+c.at:], uint32(min(value, 1<<32-1)))
 	}
 	if selector&0x3f == physicalGroup {

@@ -9,13 +9,13 @@ import (
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
-var topologyLevels = map[string]abi.GpuTopologyLevel_t{
-	"internal":   abi.TOPOLOGY_INTERNAL,
-	"single":     abi.TOPOLOGY_SINGLE,
-	"multiple":   abi.TOPOLOGY_MULTIPLE,
-	"hostbridge": abi.TOPOLOGY_HOSTBRIDGE,
-	"node":       abi.TOPOLOGY_NODE,
-	"system":     abi.TOPOLOGY_SYSTEM,
+var topologyLevels = table[string, abi.GpuTopologyLevel_t]{
+	{"internal", abi.TOPOLOGY_INTERNAL},
+	{"single", abi.TOPOLOGY_SINGLE},
+	{"multiple", abi.TOPOLOGY_MULTIPLE},
+	{"hostbridge", abi.TOPOLOGY_HOSTBRIDGE},
+	{"node", abi.TOPOLOGY_NODE},
+	{"system", abi.TOPOLOGY_SYSTEM},
 }
 
 // hostBridge is the PCI host bridge above an address; nil if the profile does not tell.
@@ -39,9 +39,9 @@ func rootComplex(d *engine.Device) *profiles.RootComplex {
 func across(a, b *profiles.RootComplex, byDefault profiles.Opt[string]) abi.GpuTopologyLevel_t {
 	switch {
 	case a == nil || b == nil:
-		return topologyLevels[byDefault.Or("system")]
+		return topologyLevels.Of(byDefault.Or("system"))
 	case a == b:
-		return topologyLevels[byDefault.Or("hostbridge")]
+		return topologyLevels.Of(byDefault.Or("hostbridge"))
 	case a.NUMANode.Valid && a.NUMANode == b.NUMANode:
 		return abi.TOPOLOGY_NODE
 	}

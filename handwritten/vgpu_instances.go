@@ -180,10 +180,10 @@ func VgpuInstanceGetEncoderSessions(s *engine.Snapshot, id abi.VgpuInstance_t) (
 	return list, ret
 }
 
-var codecs = map[string]abi.EncoderType_t{
-	"h264": abi.ENCODER_QUERY_H264,
-	"hevc": abi.ENCODER_QUERY_HEVC,
-	"av1":  abi.ENCODER_QUERY_AV1,
+var codecs = table[string, abi.EncoderType_t]{
+	{"h264", abi.ENCODER_QUERY_H264},
+	{"hevc", abi.ENCODER_QUERY_HEVC},
+	{"av1", abi.ENCODER_QUERY_AV1},
 }
 
 // average is the mean of numbers, 0 of none.
@@ -210,7 +210,7 @@ func VgpuInstanceGetFBCSessions(s *engine.Snapshot, id abi.VgpuInstance_t) (list
 	}
 	for _, f := range v.FBCSessions {
 		flags := bit(f.DiffMap.Value)*abi.NVFBC_SESSION_FLAG_DIFFMAP_ENABLED +
-			bit(f.ClassificationMap.Value)*abi.NVFBC_SESSION_FLAG_CLASSIFICATIONMAP_ENABLED + waits[f.Wait.Value]
+			bit(f.ClassificationMap.Value)*abi.NVFBC_SESSION_FLAG_CLASSIFICATIONMAP_ENABLED + waits.Of(f.Wait.Value)
 		list = append(list, abi.FBCSessionInfo_t{
 			SessionId: f.ID, Pid: f.PID.Value, VgpuInstance: id, DisplayOrdinal: f.Display.Value,
 			SessionType: named(f.Type, captures).Value, SessionFlags: flags,
@@ -221,19 +221,19 @@ func VgpuInstanceGetFBCSessions(s *engine.Snapshot, id abi.VgpuInstance_t) (list
 	return list, ret
 }
 
-var captures = map[string]abi.FBCSessionType_t{
-	"unknown": abi.FBC_SESSION_TYPE_UNKNOWN,
-	"to_sys":  abi.FBC_SESSION_TYPE_TOSYS,
-	"cuda":    abi.FBC_SESSION_TYPE_CUDA,
-	"vid":     abi.FBC_SESSION_TYPE_VID,
-	"hw_enc":  abi.FBC_SESSION_TYPE_HWENC,
+var captures = table[string, abi.FBCSessionType_t]{
+	{"unknown", abi.FBC_SESSION_TYPE_UNKNOWN},
+	{"to_sys", abi.FBC_SESSION_TYPE_TOSYS},
+	{"cuda", abi.FBC_SESSION_TYPE_CUDA},
+	{"vid", abi.FBC_SESSION_TYPE_VID},
+	{"hw_enc", abi.FBC_SESSION_TYPE_HWENC},
 }
 
 // waits are the flags for how a call waits for a frame.
-var waits = map[string]uint32{
-	"none":     abi.NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_NO_WAIT,
-	"infinite": abi.NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_INFINITE,
-	"timeout":  abi.NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_TIMEOUT,
+var waits = table[string, uint32]{
+	{"none", abi.NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_NO_WAIT},
+	{"infinite", abi.NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_INFINITE},
+	{"timeout", abi.NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_TIMEOUT},
 }
 
 // VgpuInstanceGetFBCStats is the number of a vGPU's frame buffer capture sessions, their average frames per second and latency

@@ -10,18 +10,18 @@ import (
 )
 
 // expiryStates are the numbers of the reasons for which a licence has no end.
-var expiryStates = map[profiles.LicenseExpiry]uint8{
-	"not_available":  abi.GRID_LICENSE_EXPIRY_NOT_AVAILABLE,
-	"invalid":        abi.GRID_LICENSE_EXPIRY_INVALID,
-	"not_applicable": abi.GRID_LICENSE_EXPIRY_NOT_APPLICABLE,
-	"permanent":      abi.GRID_LICENSE_EXPIRY_PERMANENT,
+var expiryStates = table[profiles.LicenseExpiry, uint8]{
+	{"not_available", abi.GRID_LICENSE_EXPIRY_NOT_AVAILABLE},
+	{"invalid", abi.GRID_LICENSE_EXPIRY_INVALID},
+	{"not_applicable", abi.GRID_LICENSE_EXPIRY_NOT_APPLICABLE},
+	{"permanent", abi.GRID_LICENSE_EXPIRY_PERMANENT},
 }
 
 // expiry is when a licence ends.
 func expiry(e profiles.Opt[profiles.LicenseExpiry]) abi.GridLicenseExpiry_t {
 	t, ok := e.Value.Time()
 	if !ok {
-		return abi.GridLicenseExpiry_t{Status: expiryStates[e.Value]}
+		return abi.GridLicenseExpiry_t{Status: expiryStates.Of(e.Value)}
 	}
 	return abi.GridLicenseExpiry_t{
 		Year: uint32(t.Year()), Month: uint16(t.Month()), Day: uint16(t.Day()), Hour: uint16(t.Hour()), Min: uint16(t.Minute()),
@@ -45,13 +45,13 @@ func licenseState(s *engine.Snapshot, state profiles.Opt[string], e profiles.Opt
 }
 
 // licenseStates are the numbers of the states of a vGPU's licence.
-var licenseStates = map[string]uint32{
-	"unknown":                 abi.GRID_LICENSE_STATE_UNKNOWN,
-	"uninitialized":           abi.GRID_LICENSE_STATE_UNINITIALIZED,
-	"unlicensed_unrestricted": abi.GRID_LICENSE_STATE_UNLICENSED_UNRESTRICTED,
-	"unlicensed_restricted":   abi.GRID_LICENSE_STATE_UNLICENSED_RESTRICTED,
-	"unlicensed":              abi.GRID_LICENSE_STATE_UNLICENSED,
-	"licensed":                abi.GRID_LICENSE_STATE_LICENSED,
+var licenseStates = table[string, uint32]{
+	{"unknown", abi.GRID_LICENSE_STATE_UNKNOWN},
+	{"uninitialized", abi.GRID_LICENSE_STATE_UNINITIALIZED},
+	{"unlicensed_unrestricted", abi.GRID_LICENSE_STATE_UNLICENSED_UNRESTRICTED},
+	{"unlicensed_restricted", abi.GRID_LICENSE_STATE_UNLICENSED_RESTRICTED},
+	{"unlicensed", abi.GRID_LICENSE_STATE_UNLICENSED},
+	{"licensed", abi.GRID_LICENSE_STATE_LICENSED},
 }
 
 // VgpuInstanceGetLicenseInfo is the licence of a vGPU.
@@ -90,7 +90,7 @@ func licensable(d *engine.Device, f *abi.GridLicensableFeatures_t) {
 	f.IsGridLicenseSupported, f.LicensableFeaturesCount = int32(bit(len(list) > 0)), uint32(len(list))
 	for i, feature := range list {
 		to := &f.GridLicensableFeatures[i]
-		to.FeatureCode = licensableFeatures[feature.Feature]
+		to.FeatureCode = licensableFeatures.Of(feature.Feature)
 		state := licenseState(d.Snapshot(), d.VGPU.Licensing.State, feature.Expiry)
 		to.FeatureState = bit(feature.Enabled.Value && state == abi.GRID_LICENSE_STATE_LICENSED)
 		to.FeatureEnabled = bit(feature.Enabled.Value)
@@ -99,12 +99,12 @@ func licensable(d *engine.Device, f *abi.GridLicensableFeatures_t) {
 	}
 }
 
-var licensableFeatures = map[string]abi.GridLicenseFeatureCode_t{
-	"unknown":    abi.GRID_LICENSE_FEATURE_CODE_UNKNOWN,
-	"vgpu":       abi.GRID_LICENSE_FEATURE_CODE_VGPU,
-	"nvidia_rtx": abi.GRID_LICENSE_FEATURE_CODE_NVIDIA_RTX,
-	"gaming":     abi.GRID_LICENSE_FEATURE_CODE_GAMING,
-	"compute":    abi.GRID_LICENSE_FEATURE_CODE_COMPUTE,
+var licensableFeatures = table[string, abi.GridLicenseFeatureCode_t]{
+	{"unknown", abi.GRID_LICENSE_FEATURE_CODE_UNKNOWN},
+	{"vgpu", abi.GRID_LICENSE_FEATURE_CODE_VGPU},
+	{"nvidia_rtx", abi.GRID_LICENSE_FEATURE_CODE_NVIDIA_RTX},
+	{"gaming", abi.GRID_LICENSE_FEATURE_CODE_GAMING},
+	{"compute", abi.GRID_LICENSE_FEATURE_CODE_COMPUTE},
 }
 
 // older moves features to where programs expect them that know the struct of a feature as it was when it had size bytes.

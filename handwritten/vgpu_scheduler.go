@@ -28,7 +28,7 @@ func schedule(in change.VGPUSpace, engine uint32) (s scheduled, ret abi.Return) 
 	}
 	now := in.Schedule()
 	s = scheduled{
-		policy: change.VGPUPolicies[now.Policy.Value], arrMode: abi.VGPU_SCHEDULER_ARR_DISABLE,
+		policy: change.VGPUPolicies.Of(now.Policy.Value), arrMode: abi.VGPU_SCHEDULER_ARR_DISABLE,
 		timeslice: now.TimesliceNS.Value, adapts: in.ARR(),
 	}
 	if s.adapts {
@@ -57,7 +57,7 @@ func DeviceGetVgpuSchedulerCapabilities(d *engine.Device, c *abi.VgpuSchedulerCa
 		MaxAvgFactorForARR: s.MaxAvgFactor.Value, MinAvgFactorForARR: s.MinAvgFactor.Value,
 	}
 	for i, name := range s.Supported[:min(len(s.Supported), len(c.SupportedSchedulers))] {
-		c.SupportedSchedulers[i] = change.VGPUPolicies[name]
+		c.SupportedSchedulers[i] = change.VGPUPolicies.Of(name)
 	}
 	return abi.SUCCESS
 }

@@ -77,42 +77,32 @@ func (t *Tx) PersistenceMode(i int, state abi.EnableState_t) abi.Return {
 }
 
 // ComputeModes are NVML's numbers of the compute modes that a profile names.
-var ComputeModes = map[string]abi.ComputeMode_t{
-	"default":           abi.COMPUTEMODE_DEFAULT,
-	"exclusive_thread":  abi.COMPUTEMODE_EXCLUSIVE_THREAD,
-	"prohibited":        abi.COMPUTEMODE_PROHIBITED,
-	"exclusive_process": abi.COMPUTEMODE_EXCLUSIVE_PROCESS,
+var ComputeModes = Table[string, abi.ComputeMode_t]{
+	{"default", abi.COMPUTEMODE_DEFAULT},
+	{"exclusive_thread", abi.COMPUTEMODE_EXCLUSIVE_THREAD},
+	{"prohibited", abi.COMPUTEMODE_PROHIBITED},
+	{"exclusive_process", abi.COMPUTEMODE_EXCLUSIVE_PROCESS},
 }
 
 // OperationModes are NVML's numbers of the operation modes that a profile names.
-var OperationModes = map[string]abi.GpuOperationMode_t{
-	"all_on":  abi.GOM_ALL_ON,
-	"compute": abi.GOM_COMPUTE,
-	"low_dp":  abi.GOM_LOW_DP,
+var OperationModes = Table[string, abi.GpuOperationMode_t]{
+	{"all_on", abi.GOM_ALL_ON},
+	{"compute", abi.GOM_COMPUTE},
+	{"low_dp", abi.GOM_LOW_DP},
 }
 
 // VirtualizationModes are NVML's numbers of the virtualisation modes that a profile names.
-var VirtualizationModes = map[string]abi.GpuVirtualizationMode_t{
-	"none":        abi.GPU_VIRTUALIZATION_MODE_NONE,
-	"passthrough": abi.GPU_VIRTUALIZATION_MODE_PASSTHROUGH,
-	"vgpu":        abi.GPU_VIRTUALIZATION_MODE_VGPU,
-	"host_vgpu":   abi.GPU_VIRTUALIZATION_MODE_HOST_VGPU,
-	"host_vsga":   abi.GPU_VIRTUALIZATION_MODE_HOST_VSGA,
-}
-
-// nameOf is the name of a number; false if the number has none.
-func nameOf[N comparable](names map[string]N, number N) (string, bool) {
-	for name, n := range names {
-		if n == number {
-			return name, true
-		}
-	}
-	return "", false
+var VirtualizationModes = Table[string, abi.GpuVirtualizationMode_t]{
+	{"none", abi.GPU_VIRTUALIZATION_MODE_NONE},
+	{"passthrough", abi.GPU_VIRTUALIZATION_MODE_PASSTHROUGH},
+	{"vgpu", abi.GPU_VIRTUALIZATION_MODE_VGPU},
+	{"host_vgpu", abi.GPU_VIRTUALIZATION_MODE_HOST_VGPU},
+	{"host_vsga", abi.GPU_VIRTUALIZATION_MODE_HOST_VSGA},
 }
 
 // ComputeMode decides who may compute on the GPU.
 func (t *Tx) ComputeMode(i int, mode abi.ComputeMode_t) abi.Return {
-	name, ok := nameOf(ComputeModes, mode)
+	name, ok := keyOf(ComputeModes, mode)
 	d, err := t.Device(i)
 	switch {
 	case !ok:
@@ -125,7 +115,7 @@ func (t *Tx) ComputeMode(i int, mode abi.ComputeMode_t) abi.Return {
 
 // OperationMode is the GPU operation mode after the next reset.
 func (t *Tx) OperationMode(i int, mode abi.GpuOperationMode_t) abi.Return {
-	name, ok := nameOf(OperationModes, mode)
+	name, ok := keyOf(OperationModes, mode)
 	d, err := t.Device(i)
 	switch {
 	case !ok:
@@ -138,7 +128,7 @@ func (t *Tx) OperationMode(i int, mode abi.GpuOperationMode_t) abi.Return {
 
 // VirtualizationMode makes a vGPU host of the GPU, or nothing. A GPU inside of a virtual machine cannot change its part.
 func (t *Tx) VirtualizationMode(i int, mode abi.GpuVirtualizationMode_t) abi.Return {
-	name, ok := nameOf(VirtualizationModes, mode)
+	name, ok := keyOf(VirtualizationModes, mode)
 	d, err := t.Device(i)
 	switch {
 	case !ok:

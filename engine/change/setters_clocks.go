@@ -181,15 +181,15 @@ func (t *Tx) ClockOffset(i int, domain abi.ClockType_t, mhz int32) abi.Return {
 }
 
 // PowerMizerModes are NVML's numbers of the PowerMizer modes that a profile names.
-var PowerMizerModes = map[string]uint32{
-	"adaptive": abi.POWER_MIZER_MODE_ADAPTIVE, "prefer_maximum": abi.POWER_MIZER_MODE_PREFER_MAXIMUM_PERFORMANCE,
-	"auto": abi.POWER_MIZER_MODE_AUTO, "prefer_consistent": abi.POWER_MIZER_MODE_PREFER_CONSISTENT_PERFORMANCE,
+var PowerMizerModes = Table[string, uint32]{
+	{"adaptive", abi.POWER_MIZER_MODE_ADAPTIVE}, {"prefer_maximum", abi.POWER_MIZER_MODE_PREFER_MAXIMUM_PERFORMANCE},
+	{"auto", abi.POWER_MIZER_MODE_AUTO}, {"prefer_consistent", abi.POWER_MIZER_MODE_PREFER_CONSISTENT_PERFORMANCE},
 }
 
 // SupportedPowerMizerModes has a bit for each mode that can be asked for.
 func SupportedPowerMizerModes(d *profiles.Device) (mask uint32) {
 	for _, name := range append([]string{d.PowerMizer.Mode.Value}, d.PowerMizer.Modes...) {
-		if n, ok := PowerMizerModes[name]; ok {
+		if n, ok := PowerMizerModes.Find(name); ok {
 			mask |= 1 << n
 		}
 	}
@@ -202,7 +202,7 @@ func (t *Tx) PowerMizerMode(i int, mode uint32) abi.Return {
 	if err != nil || !d.PowerMizer.Mode.Valid {
 		return abi.ERROR_NOT_SUPPORTED
 	}
-	name, ok := nameOf(PowerMizerModes, mode)
+	name, ok := keyOf(PowerMizerModes, mode)
 	if !ok || SupportedPowerMizerModes(d)&(1<<mode) == 0 {
 		return abi.ERROR_INVALID_ARGUMENT
 	}

@@ -50,15 +50,15 @@ func (t *Tx) SmoothingProfile(i int, number uint32) abi.Return {
 }
 
 // smoothingParameters are the parameters of a profile of power smoothing, by their numbers.
-var smoothingParameters = map[uint32]func(*profiles.SmoothingProfile) *profiles.Opt[float64]{
-	abi.POWER_SMOOTHING_PROFILE_PARAM_PERCENT_TMP_FLOOR:          func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.FloorPercent },
-	abi.POWER_SMOOTHING_PROFILE_PARAM_RAMP_UP_RATE:               func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.RampUpRate },
-	abi.POWER_SMOOTHING_PROFILE_PARAM_RAMP_DOWN_RATE:             func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.RampDownRate },
-	abi.POWER_SMOOTHING_PROFILE_PARAM_RAMP_DOWN_HYSTERESIS:       func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.RampDownHysteresis },
-	abi.POWER_SMOOTHING_PROFILE_PARAM_SECONDARY_POWER_FLOOR:      func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.SecondaryFloorW },
-	abi.POWER_SMOOTHING_PROFILE_PARAM_PRIMARY_FLOOR_ACT_WIN_MULT: func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.ActivationWindows },
-	abi.POWER_SMOOTHING_PROFILE_PARAM_PRIMARY_FLOOR_TAR_WIN_MULT: func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.TargetWindows },
-	abi.POWER_SMOOTHING_PROFILE_PARAM_PRIMARY_FLOOR_ACT_OFFSET:   func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.ActivationOffsetW },
+var smoothingParameters = Table[uint32, func(*profiles.SmoothingProfile) *profiles.Opt[float64]]{
+	{abi.POWER_SMOOTHING_PROFILE_PARAM_PERCENT_TMP_FLOOR, func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.FloorPercent }},
+	{abi.POWER_SMOOTHING_PROFILE_PARAM_RAMP_UP_RATE, func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.RampUpRate }},
+	{abi.POWER_SMOOTHING_PROFILE_PARAM_RAMP_DOWN_RATE, func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.RampDownRate }},
+	{abi.POWER_SMOOTHING_PROFILE_PARAM_RAMP_DOWN_HYSTERESIS, func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.RampDownHysteresis }},
+	{abi.POWER_SMOOTHING_PROFILE_PARAM_SECONDARY_POWER_FLOOR, func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.SecondaryFloorW }},
+	{abi.POWER_SMOOTHING_PROFILE_PARAM_PRIMARY_FLOOR_ACT_WIN_MULT, func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.ActivationWindows }},
+	{abi.POWER_SMOOTHING_PROFILE_PARAM_PRIMARY_FLOOR_TAR_WIN_MULT, func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.TargetWindows }},
+	{abi.POWER_SMOOTHING_PROFILE_PARAM_PRIMARY_FLOOR_ACT_OFFSET, func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.ActivationOffsetW }},
 }
 
 // SmoothingParameter changes a profile of power smoothing.
@@ -77,7 +77,7 @@ func (t *Tx) SmoothingParameter(i int, number, parameter uint32, value float64) 
 		(value < d.PowerSmoothing.MinFloorPercent.Or(0) || value > d.PowerSmoothing.MaxFloorPercent.Or(100)) {
 		return abi.ERROR_INVALID_ARGUMENT
 	}
-	of, known := smoothingParameters[parameter]
+	of, known := smoothingParameters.Find(parameter)
 	if !known {
 		return abi.ERROR_NOT_SUPPORTED
 	}

@@ -8,17 +8,17 @@ import (
 )
 
 // VGPUPolicies are NVML's numbers of the scheduler policies that a profile names.
-var VGPUPolicies = map[string]uint32{
-	"best_effort": abi.VGPU_SCHEDULER_POLICY_BEST_EFFORT,
-	"equal_share": abi.VGPU_SCHEDULER_POLICY_EQUAL_SHARE,
-	"fixed_share": abi.VGPU_SCHEDULER_POLICY_FIXED_SHARE,
+var VGPUPolicies = Table[string, uint32]{
+	{"best_effort", abi.VGPU_SCHEDULER_POLICY_BEST_EFFORT},
+	{"equal_share", abi.VGPU_SCHEDULER_POLICY_EQUAL_SHARE},
+	{"fixed_share", abi.VGPU_SCHEDULER_POLICY_FIXED_SHARE},
 }
 
 // VGPUARRModes are NVML's numbers of the modes of adaptive round robin that a profile names.
-var VGPUARRModes = map[string]uint32{
-	"default":  abi.VGPU_SCHEDULER_ARR_DEFAULT,
-	"disabled": abi.VGPU_SCHEDULER_ARR_DISABLE,
-	"enabled":  abi.VGPU_SCHEDULER_ARR_ENABLE,
+var VGPUARRModes = Table[string, uint32]{
+	{"default", abi.VGPU_SCHEDULER_ARR_DEFAULT},
+	{"disabled", abi.VGPU_SCHEDULER_ARR_DISABLE},
+	{"enabled", abi.VGPU_SCHEDULER_ARR_ENABLE},
 }
 
 // VGPUEngines are the numbers of the engines that have a scheduler. Only that for graphics can be told how to decide.
@@ -62,8 +62,8 @@ func (t *Tx) VGPUScheduler(i int, instance profiles.Opt[uint32], want VGPUSchedu
 	}
 	can := &s.Device.VGPU.Scheduler
 	graphics, known := VGPUEngines(want.Engine)
-	policy, ok := nameOf(VGPUPolicies, want.Policy)
-	mode, named := nameOf(VGPUARRModes, want.ARRMode.Or(abi.VGPU_SCHEDULER_ARR_DEFAULT))
+	policy, ok := keyOf(VGPUPolicies, want.Policy)
+	mode, named := keyOf(VGPUARRModes, want.ARRMode.Or(abi.VGPU_SCHEDULER_ARR_DEFAULT))
 	switch {
 	case len(can.Supported) == 0 || len(s.Instances()) > 0 || known && !graphics:
 		return abi.ERROR_NOT_SUPPORTED
