@@ -111,8 +111,8 @@ func TestLoad(t *testing.T) {
 	assert.Equal(t, []uint32{100}, series(t, "  processes: [{pid: 1, sm_util: 90}, {pid: 2, sm_util: 90}]", 1, gpu))
 }
 
-// TestProcessesAgree: processes that start at different times, and share nothing but the profile, read the same of the same second.
-func TestProcessesAgree(t *testing.T) {
+// TestNodesAgree: nodes that start at different times, and share nothing but the profile, read the same of the same second.
+func TestNodesAgree(t *testing.T) {
 	for _, pattern := range []string{"steady", "idle", "busy", "burst", "ramp", "training", "inference"} {
 		profile := "extends: h100\ncount: 2\ndevice_defaults: {dynamic_metrics: {utilization: {pattern: " + pattern +
 			"}, power: {base_mw: 400000, variance_mw: 200000}, temperature: {base_c: 35, ramp_c: 40, variance_c: 2}}}\n"
