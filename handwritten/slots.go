@@ -31,6 +31,11 @@ func InternalSlot75(s *engine.Snapshot, index uint32) (domain, bus, device uint3
 	return id.Domain, uint32(id.Bus), uint32(id.Device), ret
 }
 
+// InternalSlot81 is the handle of the GPU of that index. The last argument is the same number in all versions of nvidia-smi.
+func InternalSlot81(s *engine.Snapshot, index, _ uint32) (*engine.Device, abi.Return) {
+	return DeviceGetHandleByIndex(s, index)
+}
+
 // InternalSlot23 is the level of the path between two PCI devices. For a device that is no GPU its host bridge decides.
 func InternalSlot23(s *engine.Snapshot, busID1, busID2 string) (uint32, abi.Return) {
 	a, ok1 := parseBusID(busID1)
@@ -226,6 +231,9 @@ func InternalSlot230(d *engine.Device) (uint32, abi.Return) { return opt(d.PCIe.
 // InternalSlot231 is the chip's part number.
 func InternalSlot231(d *engine.Device) (string, abi.Return) { return opt(d.GPUPartNumber) }
 
+// InternalSlot237 is the part number of the unit that is replaced in the field.
+func InternalSlot237(d *engine.Device) (string, abi.Return) { return opt(d.FRUPartNumber) }
+
 // InternalSlot240 is how far the GPU is below its limit, in °C: T.Limit.
 func InternalSlot240(d *engine.Device) (int32, abi.Return) { return opt(d.Readings().TLimitC) }
 
@@ -252,4 +260,9 @@ func InternalSlot189(d *engine.Device) (uint32, abi.Return) {
 		return 0, abi.ERROR_NOT_SUPPORTED
 	}
 	return abi.GRID_LICENSE_STATE_UNLICENSED, abi.SUCCESS
+}
+
+// InternalSlot251 sets the persistence mode. No daemon keeps the driver loaded.
+func InternalSlot251(d *engine.Device, on abi.EnableState_t) (daemon uint32, ret abi.Return) {
+	return 0, DeviceSetPersistenceMode(d, on)
 }

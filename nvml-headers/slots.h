@@ -4,8 +4,7 @@
  *
  * Arguments and meaning were found by observing what nvidia-smi prints after each answer. A comment that names no
  * version is about 470, 535 and 550. Entries that nvidia-smi calls and that are not declared: 26, called for each
- * line that is printed; 81, a handle by index, for which nvidia-smi can use the public function; 209, a voltage in
- * µV, and 232, a deferred memory clock, which are N/A on every captured board; 156 of 450 and 197 of 460, which have
+ * line that is printed; 209, a voltage in µV, and 232, a deferred memory clock, which are N/A on every captured board; 156 of 450 and 197 of 460, which have
  * other meanings later, where 208 replaces them. */
 #ifndef NVMLFAB_SLOTS_H
 #define NVMLFAB_SLOTS_H
@@ -17,6 +16,9 @@ nvmlReturn_t nvmlInternalSlot12(const char *busId, unsigned int *domain, unsigne
                                 unsigned int *function);
 /* the address of the GPU of that index; compared with 12, whose function must be 0 */
 nvmlReturn_t nvmlInternalSlot75(unsigned int index, unsigned int *domain, unsigned int *bus, unsigned int *device);
+/* the handle of the GPU of that index, before nvidia-smi asks the public function for it. The third argument is 0x22 in
+ * all versions. */
+nvmlReturn_t nvmlInternalSlot81(unsigned int index, nvmlDevice_t *device, unsigned int unknown);
 /* the level of the path between two bus ids: 0 PIX, 1 PXB, 2 PHB, 3 NODE, 4 SYS. Numbers from 5 on are printed as
  * NV1 and so on, but nvidia-smi counts the links itself. */
 nvmlReturn_t nvmlInternalSlot23(const char *busId1, const char *busId2, unsigned int *level);
@@ -124,6 +126,9 @@ nvmlReturn_t nvmlInternalSlot242(nvmlDevice_t device, unsigned int *mode);
 /* sparse operation mode, 535 and 550 */
 nvmlReturn_t nvmlInternalSlot243(nvmlDevice_t device, unsigned int *mode);
 nvmlReturn_t nvmlInternalSlot249(nvmlDevice_t device, unsigned int *mode);
+/* 555: sets the persistence mode, in place of the public function; what it writes is whether a daemon keeps the driver
+ * loaded, 0 for the driver itself, which nvidia-smi calls the legacy mode */
+nvmlReturn_t nvmlInternalSlot251(nvmlDevice_t device, nvmlEnableState_t mode, unsigned int *daemon);
 
 #pragma GCC visibility pop
 

@@ -334,7 +334,7 @@ func checkDmon(t *testing.T, m machine) {
 	rows := m.run(t, "dmon", "-c", "1", "-s", "pucvmet").monitored(t)
 	require.Len(t, rows, len(m.board.Devices))
 	violation := "0"
-	if m.driver < 550 && !m.board.Devices[0].Thermal.SlowdownThresholdC.Valid { // it compares the temperature with that
+	if m.driver != 550 && !m.board.Devices[0].Thermal.SlowdownThresholdC.Valid { // it compares the temperature with that
 		violation = "-"
 	}
 	dash := func(s string) string { return strings.Replace(s, absent, "-", 1) }

@@ -237,6 +237,10 @@ var figures = []figure{
 		func(d view) string { return inWatts(d.Power.AverageDrawMW) }},
 	{"", "GPU Power Readings/Instantaneous Power Draw", "gpu_power_readings/instant_power_draw", "W", 550,
 		func(d view) string { return inWatts(d.Power.CurrentDrawMW) }},
+	{"", "GPU Power Readings/Power Draw", "gpu_power_readings/power_draw", "W", 555,
+		func(d view) string { return inWatts(d.Power.CurrentDrawMW) }},
+	{"", "GPU Memory Power Readings/Power Draw", "gpu_memory_power_readings/power_draw", "W", 555,
+		func(d view) string { return inWatts(d.MemoryPower.AverageDrawMW) }},
 	{"", "GPU Memory Power Readings/Average Power Draw", "gpu_memory_power_readings/average_power_draw", "W", 550,
 		func(d view) string { return inWatts(d.MemoryPower.AverageDrawMW) }},
 	{"", "Module Power Readings/Max Power Limit", "module_power_readings/max_power_limit", "W", 535,
@@ -271,6 +275,8 @@ func (f figure) printed(d view) bool {
 	switch {
 	case d.on.driver < f.since:
 		return false
+	case d.on.driver == 555 && (strings.HasSuffix(f.text, "/Average Power Draw") || strings.HasSuffix(f.text, "/Instantaneous Power Draw")):
+		return false // it prints one row for both
 	case strings.Contains(f.text, "down T.Limit"):
 		return d.margin()
 	case strings.Contains(f.text, "down Temp"):

@@ -22,7 +22,7 @@ import (
 
 // smiDrivers are the nvidia-smi versions that are tested in full, and smiBoards the boards for that.
 var (
-	smiDrivers = []int{470, 535, 550}
+	smiDrivers = []int{470, 535, 550, 555}
 	smiBoards  = []string{"h100", "a100-sxm4-40gb", "gb200", "t4"}
 )
 

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite the tables in docs/nvidia-smi.m
 // drivers are the drivers whose nvidia-smi Debian has, each with the oldest NVML that has all functions of that driver.
 var drivers = []struct{ branch, nvml string }{
 	{"340", "11.0"}, {"390", "11.6"}, {"418", "11.6"}, {"450", "11.6"},
-	{"460", "11.6"}, {"470", "11.6"}, {"535", "12.4"}, {"550", "12.4"},
+	{"460", "11.6"}, {"470", "11.6"}, {"535", "12.4"}, {"550", "12.4"}, {"555", "12.5"},
 }
 
 // twoGPUs is the profile for the commands. One of its GPUs is busy.

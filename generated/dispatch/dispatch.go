@@ -12,7 +12,7 @@ import (
 )
 
 // ModelHash identifies what front and core have to agree on; they compare it at load.
-const ModelHash uint64 = 0x90177ccca3e3bab6
+const ModelHash uint64 = 0x88978632f5d25664
 
 // Function unpacks the arguments of one symbol: s is the snapshot of the call, and a its block of argument words.
 type Function func(s *engine.Snapshot, a unsafe.Pointer) abi.Return
@@ -419,6 +419,7 @@ var slots = [...]Function{
 	65:  callInternalSlot65,
 	72:  callInternalSlot72,
 	75:  callInternalSlot75,
+	81:  callInternalSlot81,
 	108: callInternalSlot108,
 	138: callInternalSlot138,
 	139: callInternalSlot139,
@@ -440,10 +441,12 @@ var slots = [...]Function{
 	226: callInternalSlot226,
 	230: callInternalSlot230,
 	231: callInternalSlot231,
+	237: callInternalSlot237,
 	240: callInternalSlot240,
 	242: callInternalSlot242,
 	243: callInternalSlot243,
 	249: callInternalSlot249,
+	251: callInternalSlot251,
 }
 
 // Call is the function of the symbol with that number, nil for a stub.
@@ -6971,6 +6974,25 @@ func callInternalSlot231(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callInternalSlot237(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot237(v0)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	if ret = marshal.PutText(p1, marshal.Word[uint32](a, 2), r1); ret != abi.SUCCESS {
+		return ret
+	}
+	return abi.SUCCESS
+}
+
 func callInternalSlot240(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -7039,6 +7061,23 @@ func callInternalSlot249(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	return abi.SUCCESS
 }
 
+func callInternalSlot251(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive|engine.WholeGPU)
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	p2 := marshal.Pointer(a, 2)
+	if p2 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r2, ret := handwritten.InternalSlot251(v0, marshal.Word[abi.EnableState_t](a, 1))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uint32)(p2) = r2
+	return abi.SUCCESS
+}
+
 func callInternalSlot65(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	v0, ret := s.Device(marshal.Word[uintptr](a, 0), engine.Alive)
 	if ret != abi.SUCCESS {
@@ -7093,6 +7132,23 @@ func callInternalSlot75(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
 	*(*uint32)(p1) = r1
 	*(*uint32)(p2) = r2
 	*(*uint32)(p3) = r3
+	return abi.SUCCESS
+}
+
+func callInternalSlot81(s *engine.Snapshot, a unsafe.Pointer) abi.Return {
+	p1 := marshal.Pointer(a, 1)
+	if p1 == nil {
+		return abi.ERROR_INVALID_ARGUMENT
+	}
+	r1, ret := handwritten.InternalSlot81(s, marshal.Word[uint32](a, 0), marshal.Word[uint32](a, 2))
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	h1, ret := r1.Handle()
+	if ret != abi.SUCCESS {
+		return ret
+	}
+	*(*uintptr)(p1) = h1
 	return abi.SUCCESS
 }
 

@@ -2,7 +2,7 @@
 /* What the fronts of all versions have in common: the hash of the model, and nvidia-smi's table of unnamed functions. */
 #include "front.h"
 
-const uint64_t nvmlfab_model_hash = UINT64_C(0x90177ccca3e3bab6);
+const uint64_t nvmlfab_model_hash = UINT64_C(0x88978632f5d25664);
 
 _Static_assert(sizeof(nvmlInternalCount_t) == 4, "sizeof(nvmlInternalCount_t)");
 _Static_assert(offsetof(nvmlInternalCount_t, value) == 0, "offsetof(nvmlInternalCount_t, value)");
@@ -170,6 +170,12 @@ nvmlReturn_t nvmlInternalSlot231(nvmlDevice_t device, char *partNumber, unsigned
     return nvmlfab_gate(0x80e7, 11000000, a);
 }
 
+nvmlReturn_t nvmlInternalSlot237(nvmlDevice_t device, char *partNumber, unsigned int length)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(partNumber), NVMLFAB_WORD(length)};
+    return nvmlfab_gate(0x80ed, 11000000, a);
+}
+
 nvmlReturn_t nvmlInternalSlot240(nvmlDevice_t device, int *limit)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(limit)};
@@ -194,6 +200,12 @@ nvmlReturn_t nvmlInternalSlot249(nvmlDevice_t device, unsigned int *mode)
     return nvmlfab_gate(0x80f9, 11000000, a);
 }
 
+nvmlReturn_t nvmlInternalSlot251(nvmlDevice_t device, nvmlEnableState_t mode, unsigned int *daemon)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(mode), NVMLFAB_WORD(daemon)};
+    return nvmlfab_admin_gate(0x80fb, 11000000, a);
+}
+
 nvmlReturn_t nvmlInternalSlot65(nvmlDevice_t device, nvmlDeviceArchitecture_t *architecture)
 {
     const uint64_t a[] = {NVMLFAB_WORD(device), NVMLFAB_WORD(architecture)};
@@ -210,6 +222,12 @@ nvmlReturn_t nvmlInternalSlot75(unsigned int index, unsigned int *domain, unsign
 {
     const uint64_t a[] = {NVMLFAB_WORD(index), NVMLFAB_WORD(domain), NVMLFAB_WORD(bus), NVMLFAB_WORD(device)};
     return nvmlfab_gate(0x804b, 11000000, a);
+}
+
+nvmlReturn_t nvmlInternalSlot81(unsigned int index, nvmlDevice_t *device, unsigned int unknown)
+{
+    const uint64_t a[] = {NVMLFAB_WORD(index), NVMLFAB_WORD(device), NVMLFAB_WORD(unknown)};
+    return nvmlfab_gate(0x8051, 11000000, a);
 }
 
 /* Entry n is word n; word 0 is the size in bytes. */
@@ -295,7 +313,7 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot81},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
@@ -451,7 +469,7 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot237},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlInternalSlot240},
@@ -465,7 +483,7 @@ const union nvmlfab_word_or_slot nvmlfab_slots[NVMLFAB_WORDS] = {
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlInternalSlot249},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
-    {.slot = (void (*)(void))nvmlfab_unknown_slot},
+    {.slot = (void (*)(void))nvmlInternalSlot251},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},
     {.slot = (void (*)(void))nvmlfab_unknown_slot},

@@ -984,6 +984,7 @@ static const struct param p_InternalSlot23[] = {PARAM("busId1", 46, TEXT), PARAM
 static const struct param p_InternalSlot65[] = {PARAM("device", 1, VALUE), PARAM("architecture", 2, OUT, .extent = 4)};
 static const struct param p_InternalSlot72[] = {PARAM("device", 1, VALUE), PARAM("supported", 2, OUT, .extent = 4)};
 static const struct param p_InternalSlot75[] = {PARAM("index", 2, VALUE), PARAM("domain", 2, OUT, .extent = 4), PARAM("bus", 2, OUT, .extent = 4), PARAM("device", 2, OUT, .extent = 4)};
+static const struct param p_InternalSlot81[] = {PARAM("index", 2, VALUE), PARAM("device", 1, OUT, .extent = 8), PARAM("unknown", 2, VALUE)};
 static const struct param p_InternalSlot108[] = {PARAM("device", 1, VALUE), PARAM("limit", 2, OUT, .extent = 4)};
 static const struct param p_InternalSlot138[] = {PARAM("device", 1, VALUE), PARAM("violation", 2, OUT, .extent = 4)};
 static const struct param p_InternalSlot139[] = {PARAM("device", 1, VALUE), PARAM("supported", 2, OUT, .extent = 4)};
@@ -1010,6 +1011,7 @@ static const struct param p_InternalSlot240[] = {PARAM("device", 1, VALUE), PARA
 static const struct param p_InternalSlot242[] = {PARAM("device", 1, VALUE), PARAM("mode", 2, OUT, .extent = 4)};
 static const struct param p_InternalSlot243[] = {PARAM("device", 1, VALUE), PARAM("mode", 2, OUT, .extent = 4)};
 static const struct param p_InternalSlot249[] = {PARAM("device", 1, VALUE), PARAM("mode", 2, OUT, .extent = 4)};
+static const struct param p_InternalSlot251[] = {PARAM("device", 1, VALUE), PARAM("mode", 8, VALUE), PARAM("daemon", 2, OUT, .extent = 4)};
 
 const struct function trace_functions[TRACE_FUNCTIONS] = {
     [1] = {"nvmlComputeInstanceDestroy", 1, 0, p_ComputeInstanceDestroy},
@@ -1458,6 +1460,7 @@ const struct function trace_slots[TRACE_SLOTS] = {
     [65] = {"nvmlInternalSlot65", 2, 0, p_InternalSlot65},
     [72] = {"nvmlInternalSlot72", 2, 0, p_InternalSlot72},
     [75] = {"nvmlInternalSlot75", 4, 0, p_InternalSlot75},
+    [81] = {"nvmlInternalSlot81", 3, 0, p_InternalSlot81},
     [108] = {"nvmlInternalSlot108", 2, 0, p_InternalSlot108},
     [138] = {"nvmlInternalSlot138", 2, 0, p_InternalSlot138},
     [139] = {"nvmlInternalSlot139", 2, 0, p_InternalSlot139},
@@ -1484,6 +1487,7 @@ const struct function trace_slots[TRACE_SLOTS] = {
     [242] = {"nvmlInternalSlot242", 2, 0, p_InternalSlot242},
     [243] = {"nvmlInternalSlot243", 2, 0, p_InternalSlot243},
     [249] = {"nvmlInternalSlot249", 2, 0, p_InternalSlot249},
+    [251] = {"nvmlInternalSlot251", 3, 0, p_InternalSlot251},
 };
 
 TRACED(1, nvmlComputeInstanceDestroy, trace_call)

@@ -30,7 +30,7 @@ product_brand brand word
 product_architecture architecture word
 board_part_number board_part_number text
 gpu_part_number gpu_part_number text
-gpu_fru_part_number - none
+gpu_fru_part_number fru_part_number text
 vbios_version vbios_version text
 multigpu_board multi_gpu_board yes
 addressing_mode addressing_mode word

@@ -331,3 +331,53 @@ func TestSnapshots(t *testing.T) {
 		t.Error("no call saw a snapshot go")
 	}
 }
+
+// TestReaders: eight readers ask every getter about 64 GPUs that all differ, and get what one reader gets.
+func TestReaders(t *testing.T) {
+	const many = 64
+	enginetest.At(t, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	e := engine.New(enginetest.New("MOCK_NVML_CONFIG", enginetest.Write(t, fmt.Sprintf("extends: h100\ncount: %d\n", many))))
+	if err := e.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := e.Snapshot()
+	var want [many][]uint64
+	differ := 0
+	var c caller
+	handles := make([]uintptr, many)
+	ask := func(c *caller, gpu, i int) uint64 {
+		d := s.Devices[gpu]
+		return c.call(s, &table[i], gpu, handles[gpu], string(d.UUID), d.PCI.BusID.Value.String())
+	}
+	for gpu, d := range s.Devices {
+		handles[gpu], _ = d.Handle()
+		if d.Index != uint32(gpu) || d.MinorNumber.Value != uint32(gpu) {
+			t.Fatalf("GPU %d has index %d and minor number %d", gpu, d.Index, d.MinorNumber.Value)
+		}
+		for i := range table {
+			want[gpu] = append(want[gpu], ask(&c, gpu, i))
+			if gpu > 0 && want[gpu][i] != want[gpu-1][i] {
+				differ++
+			}
+		}
+	}
+	if differ < (many-1)*10 { // index, UUID, bus id, serial, readings
+		t.Errorf("only %d answers tell a GPU from the one before", differ)
+	}
+	var wg sync.WaitGroup
+	for reader := range readers {
+		wg.Go(func() {
+			var c caller
+			for n := range many {
+				gpu := (n + reader*many/readers) % many
+				for i := range table {
+					if ask(&c, gpu, i) != want[gpu][i] {
+						t.Errorf("%s of GPU %d answers otherwise beside other readers", table[i].name, gpu)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d readers, %d GPUs, %d functions, %d answers that tell GPUs apart", readers, many, len(table), differ)
+}
