@@ -77,7 +77,8 @@ const elsewhere = 0xffff
 
 // layout puts the board's GPUs and NVSwitches below root complexes. Those that the topology lists are as it says. Other
 // devices get root complexes of their own, one for each row of consecutive buses and on the bus in front of the row; a
-// device on bus 0 is on the root complex itself. GPUs and their InfiniBand adapters, if those are shown, are below a switch.
+// device on bus 0 is on the root complex itself. GPUs and their InfiniBand adapters, if those are shown, are
+// below a switch, and so are GPUs that the topology puts below one.
 func layout(board *profiles.Board, adapters []*adapter) []*root {
 	var devices []*function
 	for i := range board.Devices {
@@ -89,7 +90,7 @@ func layout(board *profiles.Board, adapters []*adapter) []*root {
 			devices = append(devices, &function{kind: nvswitch, id: s.BDF.Value})
 		}
 	}
-	var switches []profiles.PCISwitch
+	switches := board.TopologySwitches()
 	for _, a := range adapters {
 		devices = append(devices, &function{kind: hca, id: a.BusID, hca: a})
 	}
@@ -121,6 +122,7 @@ func layout(board *profiles.Board, adapters []*adapter) []*root {
 		return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.bus, b.bus))
 	})
 	for _, r := range roots {
+		r.leave(switches)
 		r.nvlink, r.driver = board.NVLink.Version.Or(0), board.System.DriverVersion.Value
 		r.grace = slices.ContainsFunc(board.Devices, func(d profiles.Device) bool { return d.GraceCPUPair.Valid })
 		for _, s := range switches {
@@ -169,6 +171,15 @@ func listed(board *profiles.Board, rc profiles.RootComplex, devices []*function)
 	}
 	r.take(devices)
 	return r
+}
+
+// leave takes an earlier bus for a root complex whose switches need those in front of their devices.
+func (r *root) leave(switches []profiles.PCISwitch) {
+	for _, s := range switches {
+		if slices.ContainsFunc(r.below, func(f *function) bool { return s.Has(f.id) }) {
+			r.bus = min(r.bus, uint8(s.Root))
+		}
+	}
 }
 
 func before(bus uint8) uint8 { return max(bus, 1) - 1 }

@@ -210,6 +210,44 @@ func TestLayout(t *testing.T) {
 	}
 }
 
+// TestFault21SwitchesInTree: GPUs that the profile puts below a PCIe switch are below it in the tree too; of switches below a switch the
+// lowest are shown. Without bus numbers for a switch there is none.
+func TestFault21SwitchesInTree(t *testing.T) {
+	const text = `
+devices: [{pci: {bus_id: "0000:14:00.0"}}, {pci: {bus_id: "0000:15:00.0"}}, {pci: {bus_id: "0000:24:00.0"}}, {pci: {bus_id: "0000:25:00.0"}},
+  {pci: {bus_id: "0000:31:00.0"}}]
+topology:
+  root_complexes:
+    - {id: "pci0000:10", numa_node: 0, cpu_affinity: 0-3, devices: ["0000:14:00.0", "0000:15:00.0", "0000:24:00.0", "0000:25:00.0"]}
+    - {numa_node: 1, cpu_affinity: 4-7, devices: ["0000:31:00.0"]}
+  pci_switches:
+    - devices: ["0000:14:00.0", "0000:15:00.0"]
+    - devices: ["0000:24:00.0", "0000:25:00.0"]
+    - devices: ["0000:14:00.0", "0000:15:00.0", "0000:24:00.0", "0000:25:00.0"]
+`
+	paths := func(text string) (list []string) {
+		for _, r := range layout(parse(t, text), nil) {
+			r.each(func(f *function) {
+				if !f.kind.bridge() {
+					list = append(list, strings.TrimPrefix(f.path(), "sys/devices/"))
+				}
+			})
+		}
+		return list
+	}
+	assert.Equal(t, []string{
+		"pci0000:10/0000:10:00.0/0000:12:00.0/0000:13:00.0/0000:14:00.0", "pci0000:10/0000:10:00.0/0000:12:00.0/0000:13:01.0/0000:15:00.0",
+		"pci0000:10/0000:10:01.0/0000:22:00.0/0000:23:00.0/0000:24:00.0", "pci0000:10/0000:10:01.0/0000:22:00.0/0000:23:01.0/0000:25:00.0",
+		"pci0000:30/0000:30:00.0/0000:31:00.0",
+	}, paths(text))
+	assert.Equal(t, paths(strings.ReplaceAll(text, `id: "pci0000:10", `, ""))[0], "pci0000:11/0000:11:00.0/0000:12:00.0/0000:13:00.0/0000:14:00.0",
+		"a root complex without a name leaves the bus numbers that its switch needs")
+	assert.Equal(t, []string{"pci0000:00/0000:00:10.0/0000:01:00.0", "pci0000:00/0000:00:11.0/0000:02:00.0"}, paths(`
+devices: [{pci: {bus_id: "0000:01:00.0"}}, {pci: {bus_id: "0000:02:00.0"}}]
+topology: {pci_switches: [{devices: ["0000:01:00.0", "0000:02:00.0"]}]}
+`))
+}
+
 func TestNUMA(t *testing.T) {
 	tree := New(parse(t, switched), Options{CPUs: []uint32{0, 1}, System: true})
 	dir := "sys/devices/pci0000:15/0000:15:00.0/0000:16:00.0/0000:17:00.0/0000:1b:00.0/"

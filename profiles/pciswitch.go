@@ -22,12 +22,39 @@ func (s PCISwitch) Has(id BusID) bool {
 	return id.Domain == s.Domain && s.First <= int(id.Bus) && int(id.Bus) <= s.Last
 }
 
-// PCISwitches are the switches that GPUs share with adapters. A switch takes bus numbers of its own; where there are none
+// PCISwitches are the switches that the topology names and those that GPUs share with adapters. A switch takes bus numbers of its own; where there are none
 // left, adapters are beside their GPU without a switch.
 func (b *Board) PCISwitches() []PCISwitch { return b.switches(b.listed()) }
 
+// TopologySwitches are the switches of the topology alone, for a machine whose adapters are not shown.
+func (b *Board) TopologySwitches() []PCISwitch { return b.switches(nil) }
+
+// lowest are the ranges of those switches of the topology that no other switch is below. A range that reaches over the bus of a GPU
+// which the switch does not have is none.
+func (b *Board) lowest() (ranges []PCISwitch) {
+	for _, s := range b.Topology.PCISwitches {
+		if len(s.Devices) < 2 {
+			continue
+		}
+		first := s.Devices[0]
+		r := PCISwitch{Domain: first.Domain, First: int(first.Bus), Last: int(first.Bus)}
+		for _, id := range s.Devices {
+			r.First, r.Last = min(r.First, int(id.Bus)), max(r.Last, int(id.Bus))
+		}
+		upper := slices.ContainsFunc(b.Topology.PCISwitches, func(t TopologySwitch) bool {
+			return len(t.Devices) < len(s.Devices) && slices.ContainsFunc(t.Devices, func(id BusID) bool { return slices.Contains(s.Devices, id) })
+		})
+		alien := slices.ContainsFunc(s.Devices, func(id BusID) bool { return id.Domain != r.Domain }) ||
+			slices.ContainsFunc(b.Devices, func(d Device) bool { return r.Has(d.PCI.BusID.Value) && !slices.Contains(s.Devices, d.PCI.BusID.Value) })
+		if !upper && !alien {
+			ranges = append(ranges, r)
+		}
+	}
+	return ranges
+}
+
 func (b *Board) switches(list []HCA) (found []PCISwitch) {
-	var ranges []PCISwitch
+	ranges := b.lowest()
 	for _, h := range list {
 		gpu, ok := h.GPU.Get()
 		if !ok || int(gpu) >= len(b.Devices) {
