@@ -126,11 +126,13 @@ func Firmware(d *profiles.Device, driver string) string {
 	return "N/A"
 }
 
-// Major numbers. Those of nvidia-uvm and nvidia-caps are whatever a kernel gives out.
+// Major numbers. All but the first are whatever a kernel gives out.
 const (
-	majorNvidia = 195
-	majorUVM    = 508
-	majorCaps   = 509
+	majorNvidia   = 195
+	majorUVM      = 508
+	majorCaps     = 509
+	majorIMEX     = 234
+	majorNVSwitch = 235
 )
 
 // nodes writes the device nodes.
@@ -150,6 +152,15 @@ func (b *builder) nodes() {
 	node("nvidia-caps/nvidia-cap2", majorCaps, caps.Monitor, caps.ModeOfInstances)
 	for _, minor := range change.Capabilities(b.board) {
 		node(CapabilityNode(minor), majorCaps, minor, caps.ModeOfInstances)
+	}
+	for channel := range b.board.System.IMEXChannels.Or(0) {
+		node(fmt.Sprintf("nvidia-caps-imex-channels/channel%d", channel), majorIMEX, channel, 0o666)
+	}
+	if n := b.board.NVLink.SwitchNodes.Or(0); n > 0 {
+		node("nvidia-nvswitchctl", majorNVSwitch, 255, 0o666)
+		for i := range n {
+			node(fmt.Sprintf("nvidia-nvswitch%d", i), majorNVSwitch, i, 0o666)
+		}
 	}
 }
 
@@ -208,6 +219,12 @@ func (b *builder) modules() {
 		lines = []string{fmt.Sprintf("%3d nvidia", majorNvidia), fmt.Sprintf("%3d nvidia-modeset", majorNvidia), fmt.Sprintf("%3d nvidiactl", majorNvidia)}
 	}
 	lines = append(lines, fmt.Sprintf("%3d nvidia-uvm", majorUVM), fmt.Sprintf("%3d nvidia-caps", majorCaps))
+	if b.board.NVLink.SwitchNodes.Or(0) > 0 {
+		lines = append(lines, fmt.Sprintf("%3d nvidia-nvswitch", majorNVSwitch))
+	}
+	if b.board.System.IMEXChannels.Or(0) > 0 {
+		lines = append(lines, fmt.Sprintf("%3d nvidia-caps-imex-channels", majorIMEX))
+	}
 	b.added["proc/devices"] = strings.Join(lines, "\n") + "\n"
 }
 

@@ -248,6 +248,28 @@ topology: {pci_switches: [{devices: ["0000:01:00.0", "0000:02:00.0"]}]}
 `))
 }
 
+// TestFault11NodesOfChannelsAndSwitches: a profile can have device nodes of IMEX channels and of NVSwitches; without, there are none.
+func TestFault11NodesOfChannelsAndSwitches(t *testing.T) {
+	tree := New(parse(t, "extends: h100\nsystem: {imex_channels: 2}\nnvlink: {switch_nodes: 4}\n"), Options{CPUs: []uint32{0}})
+	for name, want := range map[string][2]uint32{
+		"nvidia-caps-imex-channels/channel0": {majorIMEX, 0}, "nvidia-caps-imex-channels/channel1": {majorIMEX, 1},
+		"nvidia-nvswitchctl": {majorNVSwitch, 255}, "nvidia-nvswitch0": {majorNVSwitch, 0}, "nvidia-nvswitch3": {majorNVSwitch, 3},
+	} {
+		n := tree.Find("dev/" + name)
+		require.NotNil(t, n, name)
+		assert.Equal(t, want, [2]uint32{n.Major, n.Minor}, name)
+		assert.Equal(t, fs.ModeDevice|fs.ModeCharDevice|0o666, n.Mode, name)
+	}
+	assert.Nil(t, tree.Find("dev/nvidia-caps-imex-channels/channel2"))
+	assert.Nil(t, tree.Find("dev/nvidia-nvswitch4"))
+	assert.Contains(t, tree.Added["proc/devices"], "235 nvidia-nvswitch\n234 nvidia-caps-imex-channels\n")
+
+	tree = New(parse(t, "extends: h100\n"), Options{CPUs: []uint32{0}})
+	assert.Nil(t, tree.Find("dev/nvidia-caps-imex-channels"))
+	assert.Nil(t, tree.Find("dev/nvidia-nvswitchctl"))
+	assert.NotContains(t, tree.Added["proc/devices"], "nvswitch")
+}
+
 func TestNUMA(t *testing.T) {
 	tree := New(parse(t, switched), Options{CPUs: []uint32{0, 1}, System: true})
 	dir := "sys/devices/pci0000:15/0000:15:00.0/0000:16:00.0/0000:17:00.0/0000:1b:00.0/"

@@ -63,6 +63,8 @@ type System struct {
 	CUDAVersionMajor Opt[uint32] `yaml:"cuda_version_major" range:"0..999"`
 	// CUDAVersionMinor is the minor number of CUDAVersion; taken from it when absent.
 	CUDAVersionMinor Opt[uint32] `yaml:"cuda_version_minor" range:"0..99"`
+	// IMEXChannels is the number of device nodes of IMEX channels, /dev/nvidia-caps-imex-channels/channelN, from 0 on.
+	IMEXChannels Opt[uint32] `yaml:"imex_channels" range:"0..2048"`
 	// InitFailure is what nvmlInit answers instead of starting.
 	InitFailure Opt[string] `yaml:"init_failure" enum:"none,driver_not_loaded,lib_rm_version_mismatch,no_permission,gpu_not_found,not_ready,timeout,irq_issue,unknown_error"`
 	// WideProcessInfo says that the third version of process lists has 32 bytes for each process in place of 24, as with some
@@ -88,6 +90,8 @@ type NVLink struct {
 	Links []Link `yaml:"links"`
 	// Switches are the NVSwitches that links end at.
 	Switches []NVSwitch `yaml:"switches"`
+	// SwitchNodes is the number of device nodes of NVSwitches, /dev/nvidia-nvswitchN, from 0 on; beside them is nvidia-nvswitchctl.
+	SwitchNodes Opt[uint32] `yaml:"switch_nodes" range:"0..64"`
 	// Encrypted says that the links encrypt what they carry.
 	Encrypted Opt[bool] `yaml:"encrypted"`
 	// Firmware are the programs that drive the links.

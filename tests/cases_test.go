@@ -222,6 +222,26 @@ func TestFault9LinksWithoutASpeed(t *testing.T) {
 	assert.Contains(t, out.stdout+out.stderr, "nvlink.bandwidth_per_link_mbps")
 }
 
+// TestFault11FRUPartNumber: a profile can give the part number of the field replaceable unit, and nvidia-smi prints it.
+func TestFault11FRUPartNumber(t *testing.T) {
+	for _, driver := range []int{550, 555} {
+		m := profiled(t, driver, "extends: h100\ncount: 2\ndevices: [{fru_part_number: 900-F1234}]\n")
+		gpus := m.run(t, "-q").succeeds(t).sections()
+		require.Len(t, gpus, 2)
+		assert.Equal(t, "900-F1234", gpus[0]["FRU Part Number"])
+		assert.Equal(t, "N/A", gpus[1]["FRU Part Number"])
+	}
+}
+
+// TestFault23Slot81: nvidia-smi gets the handle of a GPU by entry 81 of its table, and a GPU that is not there is refused.
+func TestFault23Slot81(t *testing.T) {
+	m := profiled(t, 550, "extends: h100\ncount: 2\n")
+	out := run(t, append(with(library, "NVMLFAB_STATE_DIR="+stateDir(t)), m.env...), launcher(t), "trace", "--gpus", "2", "--", m.program, "-L").succeeds(t)
+	assert.Regexp(t, `nvmlInternalSlot81\(.*\) = NVML_SUCCESS`, out.stdout+out.stderr)
+	assert.Equal(t, []string{"2"}, m.run(t, "--query-gpu=count", "--format=csv,noheader", "-i", "1").succeeds(t).lines())
+	assert.Equal(t, 6, m.run(t, "-i", "2", "-L").code)
+}
+
 // TestFault23NewerNVIDIASMI: the newest nvidia-smi that Debian has reads every board of another kind.
 func TestFault23NewerNVIDIASMI(t *testing.T) {
 	for _, name := range kinds {
