@@ -52,7 +52,7 @@ type (
 )
 
 // readingSlots are the entries of nvidia-smi's table that nvidia-smi -q reads, and that change nothing.
-var readingSlots = []int{209, 226, 230, 231, 237, 240, 242, 243, 249}
+var readingSlots = []int{189, 209, 226, 230, 231, 237, 240, 242, 243, 249}
 
 // reads reports whether a symbol only reads, so that it may be called on a machine in use. The name says it: the verb comes first, or
 // after the kind of object that the symbol is about. Symbols that wait are left out.

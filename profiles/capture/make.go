@@ -33,6 +33,7 @@ func Profile(w *Walk, o Options, more map[int][]draft.Setting) ([]byte, error) {
 	m.driver, _ = w.find("nvmlSystemGetDriverVersion", "", "").text("version")
 	m.version = profiles.NVML(profiles.Branch(m.driver)).Number
 	m.system(root)
+	m.vgpuVersions(root)
 	var all [][]draft.Setting
 	for i := range w.GPUs {
 		g := &gpu{maker: m, index: i, name: fmt.Sprintf("GPU %d", i)}
@@ -154,6 +155,7 @@ func (g *gpu) make() {
 	g.fabric()
 	g.modes()
 	g.instances()
+	g.vgpu()
 }
 
 // ofField is the number of a field, for comments.

@@ -322,10 +322,6 @@ var healthSummaries = map[string]uint8{
 	"unhealthy": abi.GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY, "limited_capacity": abi.GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY,
 }
 
-var misconfigurations = map[string]uint32{
-	"not_supported": abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NOT_SUPPORTED, "none": abi.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NONE,
-}
-
 var linkVersions = map[abi.NvlinkVersion_t]uint32{
 	abi.NVLINK_VERSION_1_0: 1, abi.NVLINK_VERSION_2_0: 2, abi.NVLINK_VERSION_2_2: 2, abi.NVLINK_VERSION_3_0: 3, abi.NVLINK_VERSION_3_1: 3,
 	abi.NVLINK_VERSION_4_0: 4, abi.NVLINK_VERSION_5_0: 5,

@@ -21,7 +21,6 @@ var (
 	list  = draft.List
 	pairs = draft.Pairs
 	put   = draft.Put
-	equal = draft.Equal
 )
 
 // maker makes the settings of one GPU.
