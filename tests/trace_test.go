@@ -96,13 +96,13 @@ func TestTraceSMI(t *testing.T) {
 	for _, f := range last.Summary.Functions {
 		stubs[f.Name] = f.Stub
 	}
-	assert.True(t, stubs["nvmlInternalSlot81"])
+	assert.True(t, stubs["nvmlInternalSlot26"])
 	assert.False(t, stubs["nvmlDeviceGetName"])
 
 	text := run(t, nil, launcher(t), append(append([]string{"trace"}, flags...), "--", smi550(t), "-L")...).succeeds(t)
 	assert.Regexp(t, `(?m)^\d+ nvmlDeviceGetName\(device=0x[0-9a-f]+, name="Tesla T4", length=64\) = NVML_SUCCESS <\d+\.\d{6}>$`, text.stderr)
-	assert.Regexp(t, `(?m)^\d+ nvmlInternalSlot81\(.*\) = NVML_ERROR_NOT_SUPPORTED \(stub\) <0\.0`, text.stderr)
-	assert.Contains(t, text.stderr, "\n  nvmlInternalSlot81 2 calls\n")
+	assert.Regexp(t, `(?m)^\d+ nvmlInternalSlot26\(.*\) = NVML_ERROR_NOT_SUPPORTED \(stub\) <0\.0`, text.stderr)
+	assert.Contains(t, text.stderr, "\n  nvmlInternalSlot26 2 calls\n")
 }
 
 // TestTraceNVIDIA traces NVIDIA's own library, which finds no driver.
