@@ -8,7 +8,7 @@
 # make kernel, example, load, reload, unload, fingerprint, test-kernel, test-kunit, verify-compute, verify-cgroup…
 #                 the kernel modules; kernel/Makefile says what each does and which variables it takes
 # make install-headers   the headers for programs in C, with their documents, into DESTDIR PREFIX
-# make release    a tarball of all that, dist/nvmlfab-VERSION-linux-amd64.tar.gz
+# make release    what people install, in dist: tarball, packages for Debian and RPM, an image, for amd64 and arm64
 # make clean      removes dist
 
 SHELL       := bash
@@ -24,6 +24,29 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .PHONY: all lib fronts older-fronts bin run test bench release generate clean setup mockfs-shim test-mockfs install-headers
 all: lib bin
+
+# ---- The machine it is for -----------------------------------------------------------------------------------------
+
+# FOR=arm64 on amd64, and the other way round, builds lib and bin for that machine, with Debian's cross compiler, into a folder of
+# its own: dist/arm64/lib and so on. What runs while building is for this machine.
+native := $(shell go env GOHOSTARCH)
+FOR    ?= $(native)
+triple := $(or $(and $(filter amd64,$(FOR)),x86_64),$(and $(filter arm64,$(FOR)),aarch64))-linux-gnu
+ifeq ($(triple),-linux-gnu)
+$(error FOR=$(FOR): name amd64 or arm64)
+endif
+ifeq ($(FOR),$(native))
+out := dist
+gcc := gcc
+go_build := go build
+other    := $(if $(filter amd64,$(native)),arm64,amd64)
+dist/$(other)/%: always
+	@$(MAKE) --no-print-directory FOR=$(other) $@
+else
+out := dist/$(FOR)
+gcc := $(triple)-gcc
+go_build := GOARCH=$(FOR) CC=$(gcc) go build
+endif
 
 # ---- The library ---------------------------------------------------------------------------------------------------
 
@@ -41,24 +64,24 @@ else
 wanted := $(versions)
 endif
 older  := $(filter-out $(newest),$(wanted))
-fronts := $(older:%=dist/nvml/%/libnvidia-ml.so.1)
+fronts := $(older:%=$(out)/nvml/%/libnvidia-ml.so.1)
 
 go_files   := $(shell find generated handwritten engine library profiles -type f ! -name '*_test.go' 2>/dev/null) go.mod go.sum
 front_deps := $(shell find generated/front library/front library/host library/core/shared.h nvml-headers -type f ! -name '*_test.go' 2>/dev/null) Makefile
 older_deps := $(shell find generator -type f ! -name '*_test.go' 2>/dev/null)
 
-lib: dist/lib/libnvidia-ml.so dist/lib/libnvidia-ml.so.1 dist/lib/libnvmlfab-core.so.1 dist/nvml/$(newest) fronts
+lib: $(out)/lib/libnvidia-ml.so $(out)/lib/libnvidia-ml.so.1 $(out)/lib/libnvmlfab-core.so.1 $(out)/nvml/$(newest) fronts
 ifndef NVML
-lib: dist/lib/libnvgpufilter.so dist/lib/libmockfs.so dist/lib/libibmocksys.so dist/lib/libibmockverbs.so dist/lib/libibmockumad.so
+lib: $(out)/lib/libnvgpufilter.so $(out)/lib/libmockfs.so $(out)/lib/libibmocksys.so $(out)/lib/libibmockverbs.so $(out)/lib/libibmockumad.so
 endif
 
 # Everything is made under another name and renamed, so that whoever loads the library never meets half of one, and two
 # makes at a time do no harm.
 
-dist/lib/libnvidia-ml.so: | dist/lib
+$(out)/lib/libnvidia-ml.so: | $(out)/lib
 	@ln -sfn libnvidia-ml.so.1 $@
 
-dist/nvml/$(newest): | dist/nvml
+$(out)/nvml/$(newest): | $(out)/nvml
 	@[ -L $@ ] || rm -rf $@; ln -sfn ../lib $@
 
 # The libraries run with glibc 2.28 and later (library/host/glibc.h).
@@ -71,19 +94,19 @@ front_flags := $(old_glibc) -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibilit
 
 # $(call front,FOLDER,VERSION) compiles a front from the generated sources in a folder and the header of that version.
 front = header=$$($(generator) --nvml $(2) --header); \
-	gcc $(front_flags) -I $(1) -I library/front -I library/host -I nvml-headers -I "$$(dirname "$$header")" $(1)/*.c library/front/*.c library/host/*.c $(old_libs) -o $@.$$$$; \
+	$(gcc) $(front_flags) -I $(1) -I library/front -I library/host -I nvml-headers -I "$$(dirname "$$header")" $(1)/*.c library/front/*.c library/host/*.c $(old_libs) -o $@.$$$$; \
 	mv $@.$$$$ $@
 
-dist/lib/libnvidia-ml.so.1: $(front_deps) | dist/lib
-	@echo "gcc generated/front/*.c library/front/*.c library/host/*.c -o $@"; $(call front,generated/front,$(newest))
+$(out)/lib/libnvidia-ml.so.1: $(front_deps) | $(out)/lib
+	@echo "$(gcc) generated/front/*.c library/front/*.c library/host/*.c -o $@"; $(call front,generated/front,$(newest))
 
 # The older fronts ask one generator, which is built once, since go run takes as long as gcc does.
 dist/generator: $(older_deps) $(shell find nvml-headers -name '*.go') go.mod go.sum
 	@mkdir -p $(@D); go build -o $@.$$$$ ./generator; mv $@.$$$$ $@
 
 $(fronts): generator := dist/generator
-$(fronts): dist/nvml/%/libnvidia-ml.so.1: $(front_deps) $(older_deps) | dist/generator
-	@echo "gcc the front of NVML $* -o $@"; \
+$(fronts): $(out)/nvml/%/libnvidia-ml.so.1: $(front_deps) $(older_deps) | dist/generator
+	@echo "$(gcc) the front of NVML $* -o $@"; \
 	mkdir -p $(@D); ln -sfn libnvidia-ml.so.1 $(@D)/libnvidia-ml.so; ln -sfn ../../lib/libnvmlfab-core.so.1 $(@D)/libnvmlfab-core.so.1; \
 	source=$$(mktemp -d); trap 'rm -rf "$$source"' EXIT; $(generator) --nvml $* --front "$$source"; $(call front,"$$source",$*)
 
@@ -106,100 +129,94 @@ dist/unpatched: always
 overlay    := $(filter-out %_test.go,$(wildcard library/goruntime/*.go))
 core_debug := asyncpreemptoff=1,gcshrinkstackoff=1,containermaxprocs=0,updatemaxprocs=0
 
-dist/lib/libnvmlfab-core.so.1: package := ./library/core
-dist/lib/libnvmlfab-core.so.1: golink := -extldflags=$(old_libs),--wrap=pthread_create,--wrap=free,-init=nvmlfab_relocate,$\
+$(out)/lib/libnvmlfab-core.so.1: package := ./library/core
+$(out)/lib/libnvmlfab-core.so.1: golink := -extldflags=$(old_libs),--wrap=pthread_create,--wrap=free,-init=nvmlfab_relocate,$\
 -Ttext-segment=0x7ec000000000,-z,norelro,-z,noseparate-code
-dist/lib/libnvmlfab-core.so.1: wraps := -DNVMLFAB_WRAPS_PTHREAD_CREATE
-dist/lib/libnvmlfab-core.so.1: pack := go run ./library/relr
-dist/lib/libnvmlfab-core.so.1: $(filter-out %_test.go,$(wildcard library/relr/*.go))
-dist/lib/libnvmlfab-core.so.1: $(go_files)
+$(out)/lib/libnvmlfab-core.so.1: wraps := -DNVMLFAB_WRAPS_PTHREAD_CREATE
+$(out)/lib/libnvmlfab-core.so.1: pack := go run ./library/relr
+$(out)/lib/libnvmlfab-core.so.1: $(filter-out %_test.go,$(wildcard library/relr/*.go))
+$(out)/lib/libnvmlfab-core.so.1: $(go_files)
 
-# The NVENC filter as a library is built the same way; the one for arm64 is for the tests.
-gpufilters := dist/lib/libnvgpufilter.so dist/arm64/libnvgpufilter.so
-$(gpufilters): package := ./shims/gpufilter/lib
-$(gpufilters): golink := -extldflags=$(old_libs),-soname,libnvgpufilter.so
-$(gpufilters): $(filter-out %_test.go,$(wildcard shims/gpufilter/*.* shims/gpufilter/lib/*.* library/host/*)) go.mod go.sum
-dist/arm64/libnvgpufilter.so: export GOARCH := arm64
-dist/arm64/libnvgpufilter.so: export CC := aarch64-linux-gnu-gcc
-dist/arm64/libnvgpufilter.so: | dist/arm64
+# The NVENC filter as a library is built the same way.
+$(out)/lib/libnvgpufilter.so: package := ./shims/gpufilter/lib
+$(out)/lib/libnvgpufilter.so: golink := -extldflags=$(old_libs),-soname,libnvgpufilter.so
+$(out)/lib/libnvgpufilter.so: $(filter-out %_test.go,$(wildcard shims/gpufilter/*.* shims/gpufilter/lib/*.* library/host/*)) go.mod go.sum
 
 # Without -buildid= they would hold a hash of the folder that they were built in, and without -B none one of nothing.
-dist/lib/libnvmlfab-core.so.1 $(gpufilters): $(overlay) dist/unpatched Makefile | dist/lib
+$(out)/lib/libnvmlfab-core.so.1 $(out)/lib/libnvgpufilter.so: $(overlay) dist/unpatched Makefile | $(out)/lib
 	@echo "go build $(package) -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
-	env -u GOARCH -u CC go run ./library/goruntime library "$$overlay"; \
-	$(if $(filter 1,$(NVMLFAB_UNPATCHED)),,GOEXPERIMENT=nogreenteagc )CGO_ENABLED=1 CGO_CFLAGS="-O2 -g -include '$(CURDIR)/library/host/glibc.h' $(wraps)" go build -buildmode=c-shared -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
+	go run ./library/goruntime library "$$overlay"; \
+	$(if $(filter 1,$(NVMLFAB_UNPATCHED)),,GOEXPERIMENT=nogreenteagc )CGO_ENABLED=1 CGO_CFLAGS="-O2 -g -include '$(CURDIR)/library/host/glibc.h' $(wraps)" $(go_build) -buildmode=c-shared -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
 	  -ldflags '-s -w -buildid= -B none -X runtime.godebugDefault=$(core_debug) $(golink)' -o $@.$$$$.so $(package); \
 	$(if $(pack),$(pack) $@.$$$$.so; )rm -f $@.$$$$.h; mv $@.$$$$.so $@
 
 ifndef NVML
-lib: dist/lib/valgrind.supp
+lib: $(out)/lib/valgrind.supp
 endif
-dist/lib/valgrind.supp: library/valgrind.supp | dist/lib
+$(out)/lib/valgrind.supp: library/valgrind.supp | $(out)/lib
 	@cp $< $@.$$$$; mv $@.$$$$ $@
 
 # ---- The libraries to preload --------------------------------------------------------------------------------------
 
-mockfs-shim: dist/lib/libmockfs.so
+mockfs-shim: $(out)/lib/libmockfs.so
 
 # They define libc's own functions, so libc's fortified variants of these must not come in.
 shim_flags := $(old_glibc) -std=gnu11 -Wall -Wextra -Werror -O2 -U_FORTIFY_SOURCE -fPIC -fvisibility=hidden -shared \
   -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs -Wl,--as-needed
 
-dist/arm64/%: gcc := aarch64-linux-gnu-gcc
-
-dist/lib/libmockfs.so dist/arm64/libmockfs.so: $(wildcard shims/preload/*.* shims/preload/pci/*) Makefile | dist/lib dist/arm64
-	@echo "$(or $(gcc),gcc) shims/preload/*.c shims/preload/pci/*.c -o $@"; \
-	$(or $(gcc),gcc) $(shim_flags) -Wl,-soname,libmockfs.so -Wl,--version-script,shims/preload/pci/exports.map -I shims/preload shims/preload/*.c shims/preload/pci/*.c $(old_libs) -o $@.$$$$; \
+$(out)/lib/libmockfs.so: $(wildcard shims/preload/*.* shims/preload/pci/*) Makefile | $(out)/lib
+	@echo "$(gcc) shims/preload/*.c shims/preload/pci/*.c -o $@"; \
+	$(gcc) $(shim_flags) -Wl,-soname,libmockfs.so -Wl,--version-script,shims/preload/pci/exports.map -I shims/preload shims/preload/*.c shims/preload/pci/*.c $(old_libs) -o $@.$$$$; \
 	mv $@.$$$$ $@
 
 # The InfiniBand libraries. That of sysfs has the path engine, the others stand alone.
 infiniband := shims/preload/infiniband
 ib_flags   := $(shim_flags) -Wl,--version-script,shims/preload/pci/exports.map -I shims/preload -I $(infiniband)
 
-dist/lib/libibmocksys.so: $(wildcard shims/preload/*.* $(infiniband)/*.h $(infiniband)/sys/*) shims/preload/pci/exports.map Makefile | dist/lib
-	@echo "gcc shims/preload/*.c $(infiniband)/sys/*.c -o $@"; \
-	gcc $(ib_flags) -Wl,-soname,libibmocksys.so shims/preload/*.c $(infiniband)/sys/*.c $(old_libs) -o $@.$$$$; mv $@.$$$$ $@
+$(out)/lib/libibmocksys.so: $(wildcard shims/preload/*.* $(infiniband)/*.h $(infiniband)/sys/*) shims/preload/pci/exports.map Makefile | $(out)/lib
+	@echo "$(gcc) shims/preload/*.c $(infiniband)/sys/*.c -o $@"; \
+	$(gcc) $(ib_flags) -Wl,-soname,libibmocksys.so shims/preload/*.c $(infiniband)/sys/*.c $(old_libs) -o $@.$$$$; mv $@.$$$$ $@
 
-dist/lib/libibmockverbs.so: $(wildcard shims/preload/kernel.h $(infiniband)/*.h $(infiniband)/verbs/*) shims/preload/pci/exports.map Makefile | dist/lib
-	@echo "gcc $(infiniband)/verbs/*.c -o $@"; \
-	gcc $(ib_flags) -Wl,-soname,libibmockverbs.so $(infiniband)/verbs/*.c $(old_libs) -o $@.$$$$; mv $@.$$$$ $@
+$(out)/lib/libibmockverbs.so: $(wildcard shims/preload/kernel.h $(infiniband)/*.h $(infiniband)/verbs/*) shims/preload/pci/exports.map Makefile | $(out)/lib
+	@echo "$(gcc) $(infiniband)/verbs/*.c -o $@"; \
+	$(gcc) $(ib_flags) -Wl,-soname,libibmockverbs.so $(infiniband)/verbs/*.c $(old_libs) -o $@.$$$$; mv $@.$$$$ $@
 
-dist/lib/libibmockumad.so: shims/preload/infiniband/umad.c shims/preload/infiniband/umad.map shims/preload/kernel.h Makefile | dist/lib
-	@echo "gcc $< -o $@"; gcc $(shim_flags) -Wl,-soname,libibmockumad.so -Wl,--version-script,shims/preload/infiniband/umad.map $< $(old_libs) -o $@.$$$$; \
+$(out)/lib/libibmockumad.so: shims/preload/infiniband/umad.c shims/preload/infiniband/umad.map shims/preload/kernel.h Makefile | $(out)/lib
+	@echo "$(gcc) $< -o $@"; $(gcc) $(shim_flags) -Wl,-soname,libibmockumad.so -Wl,--version-script,shims/preload/infiniband/umad.map $< $(old_libs) -o $@.$$$$; \
 	mv $@.$$$$ $@
 
 # The library of nvmlfab trace. It needs the library that it stands in front of, by a name that leads there. nvmlfab writes a
 # folder over @nvmlfab-trace-session@ and what follows it, in a copy for each trace.
 session := @nvmlfab-trace-session@$(shell printf '%0176d' 0)
 
-dist/lib/libnvmlfab-trace.so dist/arm64/libnvmlfab-trace.so: $(wildcard generated/trace/* library/trace/* library/host/*) Makefile | dist/lib dist/arm64
-	@echo "gcc generated/trace/*.c library/trace/*.c library/host/*.c -o $@"; \
+$(out)/lib/libnvmlfab-trace.so: $(wildcard generated/trace/* library/trace/* library/host/*) Makefile | $(out)/lib
+	@echo "$(gcc) generated/trace/*.c library/trace/*.c library/host/*.c -o $@"; \
 	after=$$(mktemp -d); trap 'rm -rf "$$after"' EXIT; \
-	$(or $(gcc),gcc) -x c -shared -nostdlib -Wl,-soname,libnvmlfab-traced.so.1 -o "$$after/after.so" /dev/null; \
-	$(or $(gcc),gcc) $(front_flags) -DTRACE_SESSION='"$(session)"' -Wl,-rpath,'$(session)' \
+	$(gcc) -x c -shared -nostdlib -Wl,-soname,libnvmlfab-traced.so.1 -o "$$after/after.so" /dev/null; \
+	$(gcc) $(front_flags) -DTRACE_SESSION='"$(session)"' -Wl,-rpath,'$(session)' \
 	  -I library/trace -I library/host generated/trace/*.c library/trace/*.c library/host/*.c $(old_libs) -Wl,--no-as-needed "$$after/after.so" -o $@.$$$$; \
 	mv $@.$$$$ $@
 
-dist/lib dist/nvml dist/bin dist/arm64:
+$(out)/lib $(out)/nvml $(out)/bin:
 	@mkdir -p $@
 
 # ---- The commands --------------------------------------------------------------------------------------------------
 
 # go build itself knows whether there is anything to do.
-bin: dist/bin/nvidia-imex | dist/bin
+bin: $(out)/bin/nvidia-imex | $(out)/bin
 	@overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
 	go run ./library/goruntime launcher "$$overlay"; \
 	export CGO_ENABLED=0; \
-	go build -trimpath -overlay "$$overlay/overlay.json" -o dist/bin/ ./cmd/nvmlfab; \
-	go build -trimpath -o dist/bin/ ./cmd/vgpuctl ./cmd/mock-ib
+	$(go_build) -trimpath -overlay "$$overlay/overlay.json" -o $(out)/bin/ ./cmd/nvmlfab; \
+	$(go_build) -trimpath -o $(out)/bin/ ./cmd/vgpuctl ./cmd/mock-ib
 
 # nvidia-imex hands on what Go's runtime would change in a process.
-dist/bin/nvidia-imex: $(filter-out %_test.go,$(wildcard cmd/nvidia-imex/*.go)) $(overlay) dist/unpatched go.mod Makefile | dist/bin
+$(out)/bin/nvidia-imex: $(filter-out %_test.go,$(wildcard cmd/nvidia-imex/*.go)) $(overlay) dist/unpatched go.mod Makefile | $(out)/bin
 	@echo "go build ./cmd/nvidia-imex -o $@"; \
 	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
 	go run ./library/goruntime exec "$$overlay"; \
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" -ldflags '-s -w' \
+	CGO_ENABLED=0 $(go_build) -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" -ldflags '-s -w' \
 	  -o $@.$$$$ ./cmd/nvidia-imex; \
 	mv $@.$$$$ $@
 
@@ -213,21 +230,21 @@ clean:
 # ---- What the commands need beside them ----------------------------------------------------------------------------
 
 # Libraries and helpers beside the front and the core.
-extras := dist/lib/nvmlfab-enter dist/lib/nvmlfab-call dist/lib/libcuda-none.so.1 dist/lib/libnvgpufilter.so dist/lib/libmockfs.so \
-  dist/lib/libibmocksys.so dist/lib/libibmockverbs.so dist/lib/libibmockumad.so dist/lib/libnvmlfab-trace.so
+extras := $(out)/lib/nvmlfab-enter $(out)/lib/nvmlfab-call $(out)/lib/libcuda-none.so.1 $(out)/lib/libnvgpufilter.so $(out)/lib/libmockfs.so \
+  $(out)/lib/libibmocksys.so $(out)/lib/libibmockverbs.so $(out)/lib/libibmockumad.so $(out)/lib/libnvmlfab-trace.so
 
 bin: $(extras)
 
 # Static, so that nothing that is preloaded or on a library path comes into it.
-dist/lib/nvmlfab-enter: shims/enter/enter.c | dist/lib
-	@echo "gcc $< -o $@"; gcc -std=gnu11 -Wall -Wextra -Werror -O2 -static -s -o $@.$$$$ $<; mv $@.$$$$ $@
+$(out)/lib/nvmlfab-enter: shims/enter/enter.c | $(out)/lib
+	@echo "$(gcc) $< -o $@"; $(gcc) -std=gnu11 -Wall -Wextra -Werror -O2 -static -s -o $@.$$$$ $<; mv $@.$$$$ $@
 
 # Dynamic, since it loads a libnvidia-ml.
-dist/lib/nvmlfab-call: shims/call/call.c library/host/glibc.h | dist/lib
-	@echo "gcc $< -o $@"; gcc $(old_glibc) -std=gnu11 -Wall -Wextra -Werror -O2 -s -Wl,--wrap=__libc_start_main -o $@.$$$$ $< $(old_libs); mv $@.$$$$ $@
+$(out)/lib/nvmlfab-call: shims/call/call.c library/host/glibc.h | $(out)/lib
+	@echo "$(gcc) $< -o $@"; $(gcc) $(old_glibc) -std=gnu11 -Wall -Wextra -Werror -O2 -s -Wl,--wrap=__libc_start_main -o $@.$$$$ $< $(old_libs); mv $@.$$$$ $@
 
-dist/lib/libcuda-none.so.1: shims/cuda/cuda.c | dist/lib
-	@echo "gcc $< -o $@"; gcc -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -shared -s \
+$(out)/lib/libcuda-none.so.1: shims/cuda/cuda.c | $(out)/lib
+	@echo "$(gcc) $< -o $@"; $(gcc) -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -shared -s \
 	  -Wl,-soname,libcuda.so.1 -o $@.$$$$ $<; mv $@.$$$$ $@
 
 # ---- The kernel modules --------------------------------------------------------------------------------------------
@@ -335,29 +352,28 @@ bench: all
 
 # ---- make release --------------------------------------------------------------------------------------------------
 
-# One tarball, the same byte for byte wherever it is built from one commit with one toolchain. Its libraries lie as a driver
-# of the default board installs them.
-VERSION ?= $(shell git describe --tags --always 2>/dev/null || echo unversioned)
-bundle  := nvmlfab-$(VERSION)-linux-amd64
+# What people install, the same byte for byte wherever it is built from one commit with one toolchain: a tarball, a package for
+# Debian, one for RPM, and an image for containers; for this machine and, if there is a compiler for it, the other one.
+# FOR=amd64 builds those of one machine alone, and PACKAGES=no the tarball alone.
+VERSION  ?= $(patsubst v%,%,$(shell git describe --tags --always 2>/dev/null || echo unversioned))
+PACKAGES ?= yes
 
-release: all
-	@rm -rf dist/release; root=dist/release/$(bundle); mkdir -p $$root/bin $$root/lib $$root/profiles; \
-	overlay=$$(mktemp -d); trap 'rm -rf "$$overlay"' EXIT; \
-	go run ./library/goruntime launcher "$$overlay"; \
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -overlay "$$overlay/overlay.json" \
-	  -ldflags '-s -w -X main.version=$(VERSION)' -o $$root/bin/ ./cmd/nvmlfab; \
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $$root/bin/ ./cmd/vgpuctl ./cmd/mock-ib; \
-	install -m 755 dist/bin/nvidia-imex $$root/bin/; \
-	driver=$$($$root/bin/nvmlfab profiles show h100 | sed -nE 's/^ *driver_version: *([0-9.]+).*/\1/p'); \
-	for name in libnvidia-ml.so libnvmlfab-core.so; do \
-	  install -m 755 dist/lib/$$name.1 $$root/lib/$$name.$$driver; ln -s $$name.$$driver $$root/lib/$$name.1; \
-	done; \
-	ln -s libnvidia-ml.so.1 $$root/lib/libnvidia-ml.so; cp -r --no-dereference dist/nvml $$root/; \
-	install -m 755 $(extras) $$root/lib/; install -m 644 library/valgrind.supp $$root/lib/; \
-	$(call install-headers,$$root/include,$$root/docs); \
-	install -m 644 profiles/boards/*.yaml $$root/profiles/; install -m 644 profiles/schema.json LICENSE README.md CHANGELOG.md $$root/; \
-	{ echo '{"nvmlfab": "$(VERSION)", "platform": "linux/amd64", "coverage":'; $(generator) --stats --json; echo '}'; } > $$root/manifest.json; \
-	(cd $$root && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum > SHA256SUMS); \
-	chmod -R u=rwX,go=rX dist/release; \
-	tar -C dist/release --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --format=gnu -cf - $(bundle) | gzip -n9 > dist/$(bundle).tar.gz; \
-	rm -rf dist/release; sha256sum dist/$(bundle).tar.gz
+ifeq ($(origin FOR),file)
+release:
+	@$(MAKE) --no-print-directory FOR=$(native) release; compiler=$(if $(filter amd64,$(native)),aarch64,x86_64)-linux-gnu-gcc; \
+	if command -v $$compiler >/dev/null; then $(MAKE) --no-print-directory FOR=$(other) release; \
+	else echo "there is no $$compiler, so there is no release for $(other); Debian has it in the package gcc-$$(echo $${compiler%%-*} | tr _ -)-linux-gnu"; fi
+else
+stage = dist/release/$(FOR)
+release: lib bin
+	@[ $(FOR) = $(native) ] || $(MAKE) --no-print-directory FOR=$(native) bin; \
+	rm -rf $(stage); mkdir -p $(stage)/bin $(stage)/overlay; trap 'rm -rf $(stage); rmdir --ignore-fail-on-non-empty dist/release' EXIT; \
+	cp -rP $(out)/lib $(out)/nvml $(stage)/; cp $(out)/bin/nvidia-imex $(stage)/bin/; \
+	go run ./library/goruntime launcher "$(CURDIR)/$(stage)/overlay"; \
+	export CGO_ENABLED=0; flags='-trimpath -buildvcs=false'; \
+	$(go_build) $$flags -overlay $(stage)/overlay/overlay.json -ldflags '-s -w -X main.version=$(VERSION)' -o $(stage)/bin/ ./cmd/nvmlfab; \
+	$(go_build) $$flags -ldflags '-s -w -X main.version=$(VERSION)' -o $(stage)/bin/ ./cmd/vgpuctl ./cmd/mock-ib; \
+	$(generator) --stats --json > $(stage)/coverage.json; \
+	go run ./release --version '$(VERSION)' --arch $(FOR) --built $(stage) --native dist/bin --coverage $(stage)/coverage.json \
+	  --output dist $(if $(filter no,$(PACKAGES)),--no-packages)
+endif

@@ -158,15 +158,15 @@ func TestMockfsArm64(t *testing.T) {
 			skip(t, tool+" is missing")
 		}
 	}
-	run(t, nil, "make", "--no-print-directory", "-C", root, "dist/arm64/libmockfs.so").succeeds(t)
+	run(t, nil, "make", "--no-print-directory", "-C", root, "FOR=arm64", "dist/arm64/lib/libmockfs.so").succeeds(t)
 	tree := stagedTree(t)
-	preload := "LD_PRELOAD=" + filepath.Join(root, "dist", "arm64", "libmockfs.so")
+	preload := "LD_PRELOAD=" + filepath.Join(root, "dist", "arm64", "lib", "libmockfs.so")
 	program := compileMockfs(t, "aarch64-linux-gnu-gcc", "entries", "-D_FORTIFY_SOURCE=2")
 	for _, args := range [][]string{{"-", "/sys/bus/pci"}, {"/sys", "bus/pci"}} {
 		args = append([]string{"-L", "/usr/aarch64-linux-gnu", "-E", preload, "-E", "MOCK_PCI_ROOT=" + tree, program}, args...)
 		run(t, nil, "qemu-aarch64", append(args, stagedGPU, hostDevice())...).succeeds(t)
 	}
-	assert.Equal(t, functions(t, mockfs()), functions(t, filepath.Join(root, "dist", "arm64", "libmockfs.so")))
+	assert.Equal(t, functions(t, mockfs()), functions(t, filepath.Join(root, "dist", "arm64", "lib", "libmockfs.so")))
 }
 
 // What a process keeps, whatever happens to its environment, its threads and its children; and what calls beside the tree

@@ -23,7 +23,7 @@ type architecture struct {
 
 var architectures = []architecture{
 	{"amd64", "lib/libnvgpufilter.so", "gcc", nil},
-	{"arm64", "arm64/libnvgpufilter.so", "aarch64-linux-gnu-gcc", []string{"qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"}},
+	{"arm64", "arm64/lib/libnvgpufilter.so", "aarch64-linux-gnu-gcc", []string{"qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"}},
 }
 
 // cc compiles a C source of testdata/gpufilter for the machine.

@@ -53,7 +53,7 @@ func Fetch(name string) (string, error) {
 	if exists(dir) { // another process was faster
 		return dir, nil
 	}
-	if err := e.unpack(root, dir, adapters[name]); err != nil {
+	if err := e.unpack(root, dir, machine(name), adapters[name]); err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	return dir, nil
@@ -79,14 +79,22 @@ func File(name, base string) (string, error) {
 	return found, err
 }
 
+// machine is what Debian calls the machine that an entry is for: that of its name, or else this one.
+func machine(name string) string {
+	if strings.HasSuffix(name, "-arm64") {
+		return "arm64"
+	}
+	return ""
+}
+
 // unpack downloads the packages and leaves them in dir, which appears whole or not at all.
-func (e entry) unpack(root, dir string, adapt adapter) error {
+func (e entry) unpack(root, dir, machine string, adapt adapter) error {
 	for _, tool := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return fmt.Errorf("%s is missing: fetching works on Debian and its derivatives only", tool)
 		}
 	}
-	apt, err := e.apt(root)
+	apt, err := e.apt(root, machine)
 	if err != nil {
 		return err
 	}
@@ -131,8 +139,8 @@ func (e entry) unpack(root, dir string, adapt adapter) error {
 }
 
 // apt makes a private apt directory for the suite and returns its configuration file. The file is passed to apt with
-// -c, since apt reads that after the host's own files, but APT_CONFIG before them.
-func (e entry) apt(root string) (string, error) {
+// -c, since apt reads that after the host's own files, but APT_CONFIG before them. The machine is empty if it is this one.
+func (e entry) apt(root, machine string) (string, error) {
 	mirror, err := mirror()
 	if err != nil {
 		return "", err
@@ -141,7 +149,7 @@ func (e entry) apt(root string) (string, error) {
 	if !exists(keyring) {
 		return "", fmt.Errorf("%s is missing: install debian-archive-keyring", keyring)
 	}
-	dir := filepath.Join(root, "apt", strings.ReplaceAll(e.suite+" "+e.components, " ", "-"))
+	dir := filepath.Join(root, "apt", strings.ReplaceAll(strings.TrimSpace(e.suite+" "+e.components+" "+machine), " ", "-"))
 	for _, sub := range []string{"lists/partial", "cache/archives/partial", "parts"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return "", err
@@ -166,6 +174,9 @@ Acquire::Languages "none";
 Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 Acquire::Retries "3";
 `, dir)
+	if machine != "" {
+		config += fmt.Sprintf("APT::Architecture %[1]q;\n#clear APT::Architectures;\nAPT::Architectures { %[1]q; };\n", machine)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "sources.list"), []byte(sources), 0o644); err != nil {
 		return "", err
 	}

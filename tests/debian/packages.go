@@ -65,6 +65,19 @@ var entries = map[string]entry{
 
 	"libc-2.31": {"bullseye", tools, "2.31", []string{"libc6"}},
 
+	// The libc of other systems, to build for it and to run what was built.
+	"musl":       {"bookworm", tools, "1.2.3", []string{"musl", "musl-dev"}},
+	"musl-arm64": {"bookworm", tools, "1.2.3", []string{"musl", "musl-dev"}},
+
+	// For arm64, which qemu-user runs.
+	"nvidia-smi-550-arm64": {"trixie", nonFree, "550.163.01", []string{"nvidia-smi"}},
+	"python3-arm64": {"bookworm", tools, "3.11", []string{"python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib", "libc6", "libexpat1",
+		"zlib1g", "libssl3", "libffi8"}},
+
+	"rpm": {"bookworm", tools, "4.18.0", []string{"rpm", "librpm9", "librpmio9", "librpmbuild9", "librpmsign9", "rpm-common", "rpm2cpio", "cpio", "libpopt0", "liblua5.3-0",
+		"libsqlite3-0", "libgcrypt20", "libgpg-error0", "libelf1", "libdw1", "libdbus-1-3", "libarchive13", "libxml2", "libnettle8", "libicu72", "libzstd1", "libbz2-1.0", "liblzma5",
+		"libacl1", "libcap2", "libmagic1", "zlib1g", "libfsverity0", "debugedit", "libsystemd0"}},
+
 	"linux-source": {"bookworm", tools, "6.1", []string{"linux-source-6.1"}},
 
 	"cmake": {"bookworm", tools, "3.25.1", []string{"cmake", "cmake-data", "libarchive13", "libjsoncpp25", "librhash0", "libuv1", "libcurl4", "libexpat1"}},

@@ -49,6 +49,7 @@ var imports = map[string][]string{
 	"cmd/vgpuctl":        {"kernel/rm", "kernel/vgpuctl"},
 	"cmd/mock-ib":        {"profiles", "machine", "engine/change", "engine/state"},
 	"generator":          {"nvml-headers"},
+	"release":            {"profiles"},
 	"nvml-headers":       {"generator/model"},
 	"kernel":             {},
 	"kernel/vm":          {"kernel", "machine", "profiles", "tests/debian"}, // tests in a virtual machine
@@ -71,8 +72,8 @@ var (
 )
 
 // top are the files and folders at the top of the tree.
-var top = strings.Fields(`generator nvml-headers generated library handwritten engine profiles machine shims cmd
-	kernel kubernetes tests docs Makefile go.mod go.sum README.md CHANGELOG.md CONTRIBUTING.md LICENSE .ci
+var top = strings.Fields(`generator nvml-headers generated library handwritten engine profiles machine shims cmd release
+	kernel kubernetes tests docs Makefile go.mod go.sum README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md LICENSE .ci .github action.yml
 	.gitignore .gitattributes .clang-format`)
 
 // pkg is a package as go list describes it.
