@@ -144,7 +144,7 @@ func (b *bundle) addSources(flags) error {
 			return err
 		}
 	}
-	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"} {
+	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "LICENSE"} {
 		if err := b.addFile(name, name, 0o644); err != nil {
 			return err
 		}

@@ -46,6 +46,23 @@ case $prefix in
 /*) ;;
 *) prefix=$PWD/$prefix ;;
 esac
+# existing DIR: the innermost folder of a path that there is.
+existing() {
+	folder=$1
+	while [ ! -e "$folder" ] && [ ! -L "$folder" ]; do folder=$(dirname "$folder"); done
+	echo "$folder"
+}
+# One spelling of the prefix, whatever links and dots it has, so that what one command installs another one finds.
+there=$(existing "$prefix")
+[ -d "$there" ] || fail "$there is no folder"
+rest=${prefix#"$there"}
+case $rest/ in
+*/../* | */./*) fail "$prefix does not exist; name it without dots" ;;
+esac
+there=$(cd "$there" && pwd -P)
+prefix=${there%/}$rest
+while [ "$prefix" != "${prefix%/}" ]; do prefix=${prefix%/}; done
+
 home=$prefix/lib/nvmlfab
 made=$home/.made-folders # what install.sh knows its own installation by: the folders that it made
 
@@ -123,12 +140,6 @@ links "$here" | while read -r place _; do
 	fi
 done || exit 1
 
-# existing DIR: the innermost folder of a path that there is.
-existing() {
-	folder=$1
-	while [ ! -e "$folder" ] && [ ! -L "$folder" ]; do folder=$(dirname "$folder"); done
-	echo "$folder"
-}
 for folder in "$prefix/lib" "$prefix/bin" "$prefix/share"; do
 	there=$(existing "$folder")
 	[ -d "$there" ] || fail "$there is no folder"

@@ -2,32 +2,71 @@ package tests
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
+// releaseName is the release that the tests build.
+const releaseName = "nvmlfab-0.0.0-test-linux-amd64"
+
+// buildRelease builds the release of a tree for amd64 and returns the folder that it is in.
+func buildRelease(t *testing.T, tree, umask string, settings ...string) string {
+	t.Helper()
+	run := "umask " + umask + "; exec make --no-print-directory release FOR=amd64 VERSION=0.0.0-test " + strings.Join(settings, " ")
+	runIn(t, tree, nil, "bash", "-c", run).succeeds(t)
+	return filepath.Join(tree, "dist")
+}
+
+// packed builds the release once for all tests.
+var packed = sync.OnceValue(func() error {
+	cmd := exec.Command("make", "--no-print-directory", "release", "FOR=amd64", "VERSION=0.0.0-test")
+	cmd.Dir, cmd.Env = root, environ()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+})
+
+// release returns the path of a file of the release in this tree, by its pattern.
+func release(t *testing.T, pattern string) string {
+	t.Helper()
+	require.NoError(t, packed())
+	found, err := filepath.Glob(filepath.Join(root, "dist", pattern))
+	require.NoError(t, err)
+	require.Len(t, found, 1, pattern)
+	return found[0]
+}
+
+// unpacked returns the folder of the release, unpacked for this test.
+func unpacked(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	runIn(t, dir, nil, "tar", "xzf", release(t, releaseName+".tar.gz")).succeeds(t)
+	return filepath.Join(dir, releaseName)
+}
+
 // TestRelease builds the tarball twice: in the tree, and in a clean clone at a path of another name and depth, with
 // another umask. Both must have the same bytes. Then it unpacks the tarball in an empty folder and runs nvidia-smi with
 // it.
 func TestRelease(t *testing.T) {
-	const name = "nvmlfab-0.0.0-test-linux-amd64"
-	build := func(tree, umask string) string {
-		runIn(t, tree, nil, "bash", "-c", "umask "+umask+"; exec make --no-print-directory release VERSION=0.0.0-test").succeeds(t)
-		return filepath.Join(tree, "dist", name+".tar.gz")
-	}
 	copied := filepath.Join(t.TempDir(), "another", "folder")
 	require.NoError(t, os.MkdirAll(copied, 0o755))
 	run(t, nil, "bash", "-c", `set -o pipefail; git ls-files -z -co --exclude-standard |
 		tar --null --ignore-failed-read -T - -cf - | tar -xf - -C "$1"`, "bash", copied).succeeds(t)
-	tarball, other := build(root, "022"), build(copied, "077")
-	t.Cleanup(func() { os.Remove(tarball) })
+	tarball := release(t, releaseName+".tar.gz")
+	other := filepath.Join(buildRelease(t, copied, "077", "PACKAGES=no"), releaseName+".tar.gz")
 	if first, second := sums(t, tarball), sums(t, other); !assert.Equal(t, first, second, "two builds differ") {
 		return
 	}
@@ -37,15 +76,14 @@ func TestRelease(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(first, second), "two tarballs of the same files differ")
 
-	dir := t.TempDir()
-	runIn(t, dir, nil, "tar", "xzf", tarball).succeeds(t)
-	bundle := filepath.Join(dir, name)
+	bundle := unpacked(t)
 	runIn(t, bundle, nil, "sha256sum", "-c", "--quiet", "SHA256SUMS").succeeds(t)
 
 	text, err := os.ReadFile(filepath.Join(bundle, "manifest.json"))
 	require.NoError(t, err)
 	var manifest struct {
 		Nvmlfab  string
+		NVML     []string
 		Coverage struct {
 			Versions []struct{ Symbols, Implemented, Stubs int }
 		}
@@ -53,18 +91,36 @@ func TestRelease(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &manifest))
 	assert.Equal(t, "0.0.0-test", manifest.Nvmlfab)
 	require.Len(t, manifest.Coverage.Versions, 19)
-	assert.Equal(t, 431, manifest.Coverage.Versions[18].Symbols)
+	newest := manifest.Coverage.Versions[18]
+	assert.Equal(t, 431, newest.Symbols)
+	require.Len(t, manifest.NVML, 19)
+	for _, version := range manifest.NVML {
+		assert.FileExists(t, filepath.Join(bundle, "nvml", version, "libnvidia-ml.so.1"))
+		assert.FileExists(t, filepath.Join(bundle, "nvml", version, "libnvmlfab-core.so.1"))
+	}
 
 	alone := func(name string, args ...string) outcome {
 		return runIn(t, bundle, nil, "env", append([]string{"-i", "PATH=/usr/bin:/bin", name}, args...)...)
 	}
-	assert.True(t, strings.HasPrefix(alone("bin/nvmlfab", "version").succeeds(t).stdout, "nvmlfab 0.0.0-test\n"))
+	assert.Equal(t, fmt.Sprintf("nvmlfab 0.0.0-test\nNVML 13.4.92: 431 symbols, %d implemented; libraries for 19 versions, from 11.0 on\n", newest.Implemented),
+		alone("bin/nvmlfab", "version").succeeds(t).stdout)
 	assert.Contains(t, alone("bin/nvmlfab", "profiles", "validate", "profiles/h100.yaml").succeeds(t).stdout, "ok, 8 GPUs")
 
 	checkHeaders(t, filepath.Join(bundle, "include"), filepath.Join(bundle, "lib"))
-	for _, name := range []string{"fakegpu.md", "vgpuctl.md", "nvenc-filter.md"} {
-		assert.FileExists(t, filepath.Join(bundle, "docs", name))
+	for _, name := range []string{"kernel/dkms.conf", "kernel/Kbuild", "kernel/COPYING", "LICENSE", "schema.json", "scenarios/thermal-runaway.yaml",
+		"completions/nvmlfab.bash", "completions/_nvmlfab", "completions/nvmlfab.fish", "licenses/go/LICENSE", "licenses/github.com/alecthomas/kong/COPYING"} {
+		assert.FileExists(t, filepath.Join(bundle, name))
 	}
+	groff := fetched(t, "groff", "groff")
+	share := filepath.Join(filepath.Dir(groff), "..", "share", "groff", "1.22.4")
+	format := []string{"GROFF_BIN_PATH=" + filepath.Dir(groff), "GROFF_FONT_PATH=" + filepath.Join(share, "font"), "GROFF_TMAC_PATH=" + filepath.Join(share, "tmac")}
+	for _, page := range []string{"nvmlfab", "nvmlfab-run", "nvmlfab-mig-create", "vgpuctl", "vgpuctl-policy-set", "mock-ib", "nvidia-imex"} {
+		page := run(t, format, groff, "-man", "-Tutf8", "-ww", filepath.Join(bundle, "man/man1", page+".1")).succeeds(t)
+		assert.Empty(t, page.stderr)
+		assert.Contains(t, page.stdout, "DESCRIPTION")
+	}
+	checkLinks(t, bundle)
+	checkSBOM(t, bundle)
 
 	smi, err := os.ReadFile(fetched(t, "nvidia-smi-550", "nvidia-smi"))
 	require.NoError(t, err)
@@ -73,6 +129,81 @@ func TestRelease(t *testing.T) {
 	assert.Len(t, direct.lines(), 8)
 	assert.Empty(t, direct.stderr)
 	assert.Equal(t, direct.stdout, alone("bin/nvmlfab", "run", "--", "./nvidia-smi", "-L").succeeds(t).stdout)
+}
+
+// checkLinks: what the documents of a release link to is in the release.
+func checkLinks(t *testing.T, bundle string) {
+	t.Helper()
+	pages, err := filepath.Glob(filepath.Join(bundle, "docs", "*.md"))
+	require.NoError(t, err)
+	require.Greater(t, len(pages), 15)
+	for _, name := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md"} {
+		pages = append(pages, filepath.Join(bundle, name))
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`).FindAllStringSubmatch(string(text), -1) {
+			_, err := os.Stat(filepath.Join(filepath.Dir(page), m[1]))
+			assert.NoError(t, err, "%s links to %s", filepath.Base(page), m[1])
+		}
+	}
+}
+
+// checkSBOM: the bill of materials has what SPDX 2.3 demands, names every file with its hash, and every module that go version
+// finds in the programs.
+func checkSBOM(t *testing.T, bundle string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(bundle, "sbom.spdx.json"))
+	require.NoError(t, err)
+	type checksum struct{ Algorithm, ChecksumValue string }
+	var document struct {
+		SPDXVersion, DataLicense, SPDXID, Name, DocumentNamespace string
+		CreationInfo                                              struct {
+			Created  string
+			Creators []string
+		}
+		Packages []struct{ SPDXID, Name, VersionInfo, DownloadLocation, LicenseDeclared string }
+		Files    []struct {
+			SPDXID, FileName string
+			Checksums        []checksum
+		}
+		Relationships []struct{ SPDXElementID, RelationshipType, RelatedSPDXElement string }
+	}
+	require.NoError(t, json.Unmarshal(text, &document))
+	assert.Equal(t, []string{"SPDX-2.3", "CC0-1.0", "SPDXRef-DOCUMENT"}, []string{document.SPDXVersion, document.DataLicense, document.SPDXID})
+	assert.NotEmpty(t, document.CreationInfo.Created)
+	ids := map[string]bool{document.SPDXID: true}
+	modules := map[string]string{}
+	for _, p := range document.Packages {
+		assert.NotEmpty(t, p.DownloadLocation)
+		assert.NotEmpty(t, p.LicenseDeclared)
+		assert.False(t, ids[p.SPDXID])
+		ids[p.SPDXID], modules[p.Name] = true, p.VersionInfo
+	}
+	files := map[string]bool{}
+	for _, f := range document.Files {
+		ids[f.SPDXID], files[f.FileName] = true, true
+		content, err := os.ReadFile(filepath.Join(bundle, f.FileName))
+		require.NoError(t, err)
+		assert.Contains(t, f.Checksums, checksum{"SHA256", fmt.Sprintf("%x", sha256.Sum256(content))}, f.FileName)
+	}
+	for _, r := range document.Relationships {
+		assert.True(t, ids[r.SPDXElementID] && ids[r.RelatedSPDXElement], "%v", r)
+	}
+	require.NoError(t, filepath.WalkDir(bundle, func(path string, d fs.DirEntry, err error) error {
+		name := "." + strings.TrimPrefix(path, bundle)
+		if err == nil && d.Type().IsRegular() && name != "./sbom.spdx.json" && name != "./SHA256SUMS" {
+			assert.True(t, files[name], name)
+		}
+		return err
+	}))
+	list := run(t, nil, "go", "version", "-m", filepath.Join(bundle, "bin")).succeeds(t).stdout
+	found := regexp.MustCompile(`(?m)^\tdep\t(\S+)\t(\S+)`).FindAllStringSubmatch(list, -1)
+	assert.NotEmpty(t, found)
+	for _, m := range found {
+		assert.Equal(t, m[2], modules[m[1]], m[1])
+	}
 }
 
 // sums lists the content of a tarball: mode, owner, time and name of each entry, and the file of hashes.

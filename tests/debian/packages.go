@@ -74,6 +74,8 @@ var entries = map[string]entry{
 	"python3-arm64": {"bookworm", tools, "3.11", []string{"python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib", "libc6", "libexpat1",
 		"zlib1g", "libssl3", "libffi8"}},
 
+	"groff": {"bookworm", tools, "1.22.4", []string{"groff-base", "libuchardet0"}},
+
 	"rpm": {"bookworm", tools, "4.18.0", []string{"rpm", "librpm9", "librpmio9", "librpmbuild9", "librpmsign9", "rpm-common", "rpm2cpio", "cpio", "libpopt0", "liblua5.3-0",
 		"libsqlite3-0", "libgcrypt20", "libgpg-error0", "libelf1", "libdw1", "libdbus-1-3", "libarchive13", "libxml2", "libnettle8", "libicu72", "libzstd1", "libbz2-1.0", "liblzma5",
 		"libacl1", "libcap2", "libmagic1", "zlib1g", "libfsverity0", "debugedit", "libsystemd0"}},
