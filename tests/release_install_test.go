@@ -153,18 +153,20 @@ for folder in bin sbin lib lib64; do ln -s "usr/$folder" "$root/$folder"; done
 mount -t overlay -o "lowerdir=/usr,upperdir=$root/.upper,workdir=$root/.work" none "$root/usr"
 cp -a /var/lib/dpkg "$root/var/lib/dpkg"
 cp "$smi" "$root/usr/bin/nvidia-smi"
-find "$root/.upper" | sort > "$root/before"
+find "$root/.upper" ! -type d | sort > "$root/before"
 dpkg --root="$root" --no-triggers -i "$deb" >&2
 in_root /usr/bin/nvmlfab version
 in_root /usr/bin/nvmlfab run --profile gb200 -- nvidia-smi -L
 in_root /usr/bin/dpkg --verify nvmlfab
 dpkg --root="$root" --no-triggers -r nvmlfab >&2
-find "$root/.upper" | sort | diff "$root/before" - >&2
+find "$root/.upper" ! -type d | sort | diff "$root/before" - >&2
+find "$root/.upper" -name '*nvmlfab*' >&2
 umount "$root/usr"
 `, release(t, "nvmlfab_*_amd64.deb"), fetched(t, "nvidia-smi-550", "nvidia-smi")).succeeds(t)
 	assert.Len(t, out.lines(), 2+gb200s, out.stdout)
 	assert.True(t, strings.HasPrefix(out.stdout, "nvmlfab 0.0.0-test\nNVML 13.4.92: "), out.stdout)
 	assert.Contains(t, out.stdout, "GPU 3: NVIDIA GB200")
+	assert.NotContains(t, out.stderr, ".upper", "left by dpkg -r")
 }
 
 // libc are the files of a libc that nvidia-smi needs, unpacked for a root without one.
