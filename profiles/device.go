@@ -39,7 +39,7 @@ type Properties struct {
 	// GPUPartNumber is the chip's part number.
 	GPUPartNumber Opt[string] `yaml:"gpu_part_number"`
 	// FRUPartNumber is the part number of the unit that is replaced in the field (field replaceable unit), which the GPU is a part of.
-	FRUPartNumber Opt[string] `yaml:"fru_part_number"`
+	FRUPartNumber Opt[string] `yaml:"fru_part_number" longest:"19"`
 	// BoardID is NVML's number for the board; derived from the bus id when absent.
 	BoardID Opt[uint32] `yaml:"board_id"`
 	// MultiGPUBoard says that the board carries more than one GPU.

@@ -231,6 +231,9 @@ func TestFault11FRUPartNumber(t *testing.T) {
 		assert.Equal(t, "900-F1234", gpus[0]["FRU Part Number"])
 		assert.Equal(t, "N/A", gpus[1]["FRU Part Number"])
 	}
+	path := filepath.Join(t.TempDir(), "profile.yaml") // nvidia-smi has room for 19 characters
+	require.NoError(t, os.WriteFile(path, []byte("extends: h100\ndevice_defaults: {fru_part_number: "+strings.Repeat("9", 20)+"}\n"), 0o644))
+	assert.Contains(t, run(t, nil, launcher(t), "profiles", "validate", path).stderr, path+":2: device_defaults.fru_part_number")
 }
 
 // TestFault23Slot81: nvidia-smi gets the handle of a GPU by entry 81 of its table, and a GPU that is not there is refused.
