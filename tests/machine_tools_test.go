@@ -128,7 +128,21 @@ func TestMachineContainerToolkit(t *testing.T) {
 	for _, library := range []string{"libnvidia-ml.so", "libnvmlfab-core.so", "libcuda.so"} {
 		assert.Contains(t, out.stdout, "hostPath: "+filepath.Join(dir, "usr/lib/x86_64-linux-gnu", library)+".580.105.08\n")
 	}
-	out = inside(t, "h100", ctk, "system", "create-dev-char-symlinks", "--dry-run", "--create-all").succeeds(t)
+}
+
+// TestFault13DriverLibrariesInARun: in a run NVIDIA's nvidia-ctk finds the libraries of the driver's version by itself.
+func TestFault13DriverLibrariesInARun(t *testing.T) {
+	namespaces(t)
+	out := inside(t, "h100", containerToolkit(t), "cdi", "generate").succeeds(t)
+	for _, library := range []string{"libnvidia-ml.so", "libnvmlfab-core.so", "libcuda.so"} {
+		assert.Regexp(t, `hostPath: /\S*/`+regexp.QuoteMeta(library)+`\.580\.105\.08\n`, out.stdout)
+	}
+}
+
+// TestFault14LinksToDevices: nvidia-ctk makes a link for each GPU's device number, although the nodes of a run have another one.
+func TestFault14LinksToDevices(t *testing.T) {
+	namespaces(t)
+	out := inside(t, "h100", containerToolkit(t), "system", "create-dev-char-symlinks", "--dry-run", "--create-all").succeeds(t)
 	links := regexp.MustCompile(`/dev/char/195:(\d+) => /dev/nvidia(\d+)\b`).FindAllStringSubmatch(out.stderr+out.stdout, -1)
 	require.Len(t, links, 8)
 	for _, link := range links {
