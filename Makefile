@@ -29,7 +29,7 @@ all: lib bin
 
 # FOR=arm64 on amd64, and the other way round, builds lib and bin for that machine, with Debian's cross compiler, into a folder of
 # its own: dist/arm64/lib and so on. What runs while building is for this machine.
-native := $(shell go env GOHOSTARCH)
+native := $(patsubst x86_64,amd64,$(patsubst aarch64,arm64,$(shell uname -m)))
 FOR    ?= $(native)
 triple := $(or $(and $(filter amd64,$(FOR)),x86_64),$(and $(filter arm64,$(FOR)),aarch64))-linux-gnu
 ifeq ($(triple),-linux-gnu)
