@@ -74,6 +74,8 @@ func TestDoctor(t *testing.T) {
 		return path
 	}
 	program := object("program")
+	otherMachine := filepath.Join(dir, "arm64")
+	run(t, nil, "aarch64-linux-gnu-gcc", "-o", otherMachine, filepath.Join(dir, "program.c")).succeeds(t)
 	nvidia := filepath.Dir(fetched(t, "libnvidia-ml-550", "libnvidia-ml.so.1"))
 	ours := libraryOf(t, "13.0.39")
 	state := sharedFolder(t)
@@ -105,7 +107,7 @@ func TestDoctor(t *testing.T) {
 		"no ELF":            {args: []string{"--", write("text", "hello\n")}, about: "program", what: "is no program"},
 		"static":            {args: []string{"--", object("static", "-static")}, about: "program", what: "is linked statically"},
 		"Go":                {args: []string{"--", machineProgram(t, "goprog")}, about: "program", what: "is written in Go without cgo"},
-		"processor":         {args: []string{"--", filepath.Join(root, "dist/arm64/libmockfs.so")}, about: "program", what: "AARCH64"},
+		"processor":         {args: []string{"--", otherMachine}, about: "program", what: "AARCH64"},
 		"musl":              {args: []string{"--", object("musl", "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1")}, about: "C library", what: "uses musl"},
 		"old glibc":         {env: []string{"LD_LIBRARY_PATH=" + ours}, args: []string{"--", object("glibc", "-Wl,--dynamic-linker="+oldLinker)}, about: "C library", what: "libc.so.6 is 2.17"},
 		"nothing found":     {args: []string{"--", program}, about: "NVML", what: "would find no libnvidia-ml.so.1"},

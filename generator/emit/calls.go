@@ -98,8 +98,9 @@ func Calls(in Input) (Files, error) {
 		return nil
 	}
 	var functions []callFunction
+	own := map[string]bool{} // the types that entries of the table have for themselves
 	for _, s := range in.Symbols {
-		if s.Kind == binding.Front {
+		if s.Kind == binding.Front || s.Kind == binding.Slot && !reads(in, s) {
 			continue
 		}
 		f := callFunction{Name: s.Name, Since: s.Since, Slot: s.Slot(), Reads: reads(in, s)}
@@ -111,6 +112,9 @@ func Calls(in Input) (Files, error) {
 					size = all.SizeOf(a.Type.Elem())
 				}
 			}
+			if s.Kind == binding.Slot {
+				own[a.Type.Name] = true
+			}
 			f.Params = append(f.Params, callParam{a.Name, a.Role, a.At, a.Size, a.Type.Name, max(size, a.Extent), a.Versions, a.Counted, a.Fills, a.Room})
 		}
 		functions = append(functions, f)
@@ -120,8 +124,11 @@ func Calls(in Input) (Files, error) {
 		return nil, err
 	}
 	b.WriteString("], \"types\": [\n")
-	if err := lines(len(all.Types), func(i int) any {
-		t := all.Types[i]
+	types := slices.DeleteFunc(slices.Clone(all.Types), func(t *model.Type) bool {
+		return in.Header.Type(t.Name) == nil && !own[t.Name]
+	})
+	if err := lines(len(types), func(i int) any {
+		t := types[i]
 		out := callType{Name: t.Name, Kind: t.Kind, Size: t.Size, Values: t.Values}
 		if t.Of != nil {
 			out.Of = t.Of.Name
