@@ -186,16 +186,16 @@ $(out)/lib/libibmockumad.so: shims/preload/infiniband/umad.c shims/preload/infin
 	@echo "$(gcc) $< -o $@"; $(gcc) $(shim_flags) -Wl,-soname,libibmockumad.so -Wl,--version-script,shims/preload/infiniband/umad.map $< $(old_libs) -o $@.$$$$; \
 	mv $@.$$$$ $@
 
-# The library of nvmlfab trace. It needs the library that it stands in front of, by a name that leads there. nvmlfab writes a
+# The library of nvmlfab trace. Its tables are written when it is built. It needs the library that it stands in front of, by a name that leads there. nvmlfab writes a
 # folder over @nvmlfab-trace-session@ and what follows it, in a copy for each trace.
 session := @nvmlfab-trace-session@$(shell printf '%0176d' 0)
 
-$(out)/lib/libnvmlfab-trace.so: $(wildcard generated/trace/* library/trace/* library/host/*) Makefile | $(out)/lib
-	@echo "$(gcc) generated/trace/*.c library/trace/*.c library/host/*.c -o $@"; \
-	after=$$(mktemp -d); trap 'rm -rf "$$after"' EXIT; \
+$(out)/lib/libnvmlfab-trace.so: $(older_deps) $(shell find nvml-headers -type f) $(wildcard library/trace/* library/host/*) Makefile | $(out)/lib dist/generator
+	@echo "$(gcc) its tables library/trace/*.c library/host/*.c -o $@"; \
+	after=$$(mktemp -d); trap 'rm -rf "$$after"' EXIT; dist/generator --tables "$$after"; \
 	$(gcc) -x c -shared -nostdlib -Wl,-soname,libnvmlfab-traced.so.1 -o "$$after/after.so" /dev/null; \
 	$(gcc) $(front_flags) -DTRACE_SESSION='"$(session)"' -Wl,-rpath,'$(session)' \
-	  -I library/trace -I library/host generated/trace/*.c library/trace/*.c library/host/*.c $(old_libs) -Wl,--no-as-needed "$$after/after.so" -o $@.$$$$; \
+	  -I library/trace -I library/host "$$after"/*.c library/trace/*.c library/host/*.c $(old_libs) -Wl,--no-as-needed "$$after/after.so" -o $@.$$$$; \
 	mv $@.$$$$ $@
 
 $(out)/lib $(out)/nvml $(out)/bin:

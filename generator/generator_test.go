@@ -243,6 +243,8 @@ func TestFlagsThatContradict(t *testing.T) {
 		"--nvml 12.4":                  "generated/ is always of the newest version, so leave --nvml out",
 		"--nvml 12.4 --check":          "leave --nvml out",
 		"--front=":                     "--front wants a folder",
+		"--tables=":                    "--tables wants a folder",
+		"--nvml 12.4 --tables /tmp/x":  "--tables are one for all versions",
 		"--stats --nvml 99":            `no NVML version "99"`,
 		"--check --stats --front /tmp": "--check and --stats and --front ask",
 	} {
@@ -252,7 +254,7 @@ func TestFlagsThatContradict(t *testing.T) {
 
 func TestHelpHasAnExampleOfEachMode(t *testing.T) {
 	help := output(t, "--help")
-	for _, flag := range []string{"--update", "--check", "--stats", "--json", "--line", "--missing", "--trace", "--header", "--version-of", "--front"} {
+	for _, flag := range []string{"--update", "--check", "--stats", "--json", "--line", "--missing", "--trace", "--header", "--version-of", "--front", "--tables"} {
 		assert.Regexp(t, `go run ./generator [^\n]*`+flag, help)
 	}
 }

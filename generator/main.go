@@ -25,6 +25,7 @@ type flags struct {
 	Header    bool    `help:"Print the path of a version's nvml.h, fetched and checked."`
 	VersionOf bool    `help:"Print the whole version that --nvml names."`
 	Front     *string `help:"Write the C sources of a version's front into DIR." placeholder:"DIR"`
+	Tables    *string `help:"Write what nvmlfab trace knows of all functions into DIR, in C." placeholder:"DIR"`
 
 	JSON  bool     `name:"json" help:"With --stats: JSON, with the names of the implemented symbols."`
 	Line  bool     `help:"With --stats: one line for one version."`
@@ -47,7 +48,8 @@ func (flags) Help() string {
     go run ./generator --missing --trace calls.txt    what that program asked for in vain, the most often called first
     go run ./generator --nvml 12.4 --header           where that nvml.h is
     go run ./generator --nvml 12.4 --version-of       12.4.127
-    go run ./generator --nvml 12.4 --front /tmp/front the C of libnvidia-ml.so.1 as driver 550 has it`
+    go run ./generator --nvml 12.4 --front /tmp/front the C of libnvidia-ml.so.1 as driver 550 has it
+    go run ./generator --tables /tmp/trace            the tables of libnvmlfab-trace.so`
 }
 
 // Validate refuses flags that contradict each other, and says what to do instead.
@@ -58,7 +60,7 @@ func (f flags) Validate() error {
 		asked bool
 	}{
 		{"--update", f.Update}, {"--check", f.Check}, {"--stats", f.Stats}, {"--missing", f.Missing},
-		{"--header", f.Header}, {"--version-of", f.VersionOf}, {"--front", f.Front != nil},
+		{"--header", f.Header}, {"--version-of", f.VersionOf}, {"--front", f.Front != nil}, {"--tables", f.Tables != nil},
 	} {
 		if mode.asked {
 			modes = append(modes, mode.name)
@@ -75,11 +77,15 @@ func (f flags) Validate() error {
 		return fmt.Errorf("--line is a form of --stats; add --stats")
 	case len(f.Trace) > 0 && !f.Missing:
 		return fmt.Errorf("--trace orders the list of --missing; add --missing")
+	case f.NVML != "" && f.Tables != nil:
+		return fmt.Errorf("--tables are one for all versions, so leave --nvml out")
 	case f.NVML != "" && (len(modes) == 0 || f.Update || f.Check):
 		return fmt.Errorf("--nvml goes with --stats, --missing, --header, --version-of or --front; " +
 			"generated/ is always of the newest version, so leave --nvml out")
 	case f.Front != nil && *f.Front == "":
 		return fmt.Errorf("--front wants a folder, and its name is empty")
+	case f.Tables != nil && *f.Tables == "":
+		return fmt.Errorf("--tables wants a folder, and its name is empty")
 	}
 	return nil
 }
@@ -149,6 +155,8 @@ func run(args []string, out io.Writer) error {
 		return p.missing(out, version, f.Trace)
 	case f.Front != nil:
 		return p.writeFront(version, *f.Front)
+	case f.Tables != nil:
+		return p.writeTables(*f.Tables)
 	case f.Check:
 		return p.check()
 	case f.Update:

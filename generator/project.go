@@ -166,7 +166,7 @@ func (p *project) newest() headers.Version { return p.Versions[len(p.Versions)-1
 func (p *project) render() (emit.Files, error) {
 	in := p.input(p.newest().NVML)
 	out := emit.Files{}
-	for _, part := range []func(emit.Input) (emit.Files, error){emit.ABI, emit.Dispatch, emit.Trace, emit.Calls, p.front} {
+	for _, part := range []func(emit.Input) (emit.Files, error){emit.ABI, emit.Dispatch, emit.Calls, p.front} {
 		files, err := part(in)
 		if err != nil {
 			return nil, err
@@ -212,6 +212,20 @@ func (p *project) writeFront(v headers.Version, dir string) error {
 	if err != nil {
 		return err
 	}
+	return writeFlat(dir, files)
+}
+
+// writeTables writes what nvmlfab trace knows. It is not committed, since it says nothing that the models do not say.
+func (p *project) writeTables(dir string) error {
+	files, err := emit.Trace(p.input(p.newest().NVML))
+	if err != nil {
+		return err
+	}
+	return writeFlat(dir, files)
+}
+
+// writeFlat writes files into one folder.
+func writeFlat(dir string, files emit.Files) error {
 	flat := map[string][]byte{}
 	for name, text := range files {
 		flat[filepath.Base(name)] = text

@@ -58,7 +58,7 @@ func Trace(in Input) (Files, error) {
 	fmt.Fprintf(&b, "\nconst struct function trace_functions[TRACE_FUNCTIONS] = {\n%s};\n", functions.Bytes())
 	fmt.Fprintf(&b, "\nconst struct function trace_slots[TRACE_SLOTS] = {\n%s};\n\n", slots.Bytes())
 	b.Write(wrappers.Bytes())
-	return Files{"trace/trace_tables.c": b.Bytes()}, nil
+	return Files{"trace_tables.c": b.Bytes()}, nil
 }
 
 // tracer collects the types that parameters need.
