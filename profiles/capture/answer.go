@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/generated/calls"
+	"github.com/nvmlfab/nvmlfab/profiles/capture/calls"
 )
 
 // Answer is what a call answered.

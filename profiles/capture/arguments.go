@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/generated/calls"
+	"github.com/nvmlfab/nvmlfab/profiles/capture/calls"
 )
 
 // input is an argument that is tried with several values: a parameter, or the field of a struct.

@@ -9,7 +9,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/generated/calls"
+	"github.com/nvmlfab/nvmlfab/profiles/capture/calls"
 	"github.com/nvmlfab/nvmlfab/profiles/draft"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/generated/calls"
+	"github.com/nvmlfab/nvmlfab/profiles/capture/calls"
 )
 
 // Walk is what all functions of a library answered.

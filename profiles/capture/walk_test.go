@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
-	"github.com/nvmlfab/nvmlfab/generated/calls"
+	"github.com/nvmlfab/nvmlfab/profiles/capture/calls"
 )
 
 // willing answers every call with SUCCESS and small numbers, so that there are instances, vGPUs and units of everything. It notes

@@ -42,7 +42,7 @@ var imports = map[string][]string{
 	"engine/simulate":    {"profiles", "generated/abi"},
 	"engine/state":       {"engine/simulate", "engine/change", "profiles", "generated/abi"},
 	"profiles":           {"generated/abi"},
-	"profiles/capture":   {"profiles", "generated/abi", "generated/calls"},
+	"profiles/capture":   {"profiles", "generated/abi", "generated/calls"}, // the latter by its package calls
 	"machine":            {"profiles", "engine/change", "engine/state", "generated/abi"},
 	"cmd/nvmlfab":        {"machine", "profiles", "engine/change", "engine/state", "generated/abi"},
 	"cmd/nvidia-imex":    {},
