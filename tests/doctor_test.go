@@ -65,7 +65,7 @@ func TestDoctor(t *testing.T) {
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
+		writeProgram(t, path, []byte(text))
 		return path
 	}
 	object := func(name string, flags ...string) string {

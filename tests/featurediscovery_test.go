@@ -41,7 +41,7 @@ func cached(t *testing.T, name string, make func(to string)) string {
 		require.NoError(t, err)
 		// Under another name first, since another run may look for the file at this moment.
 		whole := fmt.Sprintf("%s.%d", path, os.Getpid())
-		require.NoError(t, os.WriteFile(whole, data, 0o755))
+		writeProgram(t, whole, data)
 		require.NoError(t, os.Rename(whole, path))
 	}
 	return path

@@ -27,7 +27,7 @@ func programs(t *testing.T, scripts map[string]string) string {
 	t.Helper()
 	bin := t.TempDir()
 	for name, script := range scripts {
-		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/bash\n"+script+"\n"), 0o755))
+		writeProgram(t, filepath.Join(bin, name), []byte("#!/bin/bash\n"+script+"\n"))
 	}
 	return "PATH=" + bin + ":" + os.Getenv("PATH")
 }

@@ -83,7 +83,7 @@ func kernelShell(t *testing.T, command string) outcome {
 	require.NoError(t, os.MkdirAll(bin, 0o755))
 	require.NoError(t, os.MkdirAll(layers, 0o755))
 	program := func(name, script string) {
-		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/bash\n"+script+"\n"), 0o755))
+		writeProgram(t, filepath.Join(bin, name), []byte("#!/bin/bash\n"+script+"\n"))
 	}
 	for _, name := range []string{"insmod", "rmmod", "modprobe", "depmod", "apt-get"} {
 		program(name, `echo "called: `+name+` $*"`)

@@ -31,7 +31,7 @@ func TestMachineContainer(t *testing.T) {
 	}
 	goprog, err := os.ReadFile(machineProgram(t, "goprog"))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(image, "goprog"), goprog, 0o755))
+	writeProgram(t, filepath.Join(image, "goprog"), goprog)
 
 	for _, profile := range []string{"h100", "t4"} {
 		dir := filepath.Join(t.TempDir(), "root")

@@ -40,6 +40,8 @@ var bundle = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	bundleDir = dir
+	syscall.ForkLock.RLock() // as writeProgram does
+	defer syscall.ForkLock.RUnlock()
 	for _, part := range []string{"bin", "lib", "nvml"} {
 		if err := os.CopyFS(filepath.Join(dir, part), os.DirFS(filepath.Join(root, "dist", part))); err != nil {
 			return "", err
@@ -196,7 +198,7 @@ func copied(t *testing.T, path string) string {
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	to := filepath.Join(dir, filepath.Base(path))
-	require.NoError(t, os.WriteFile(to, data, 0o755))
+	writeProgram(t, to, data)
 	return to
 }
 

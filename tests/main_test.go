@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -182,4 +183,15 @@ func (o outcome) lines() []string { return strings.Split(strings.TrimSuffix(o.st
 // with is the environment of a program that loads the library in dir, with further variables.
 func with(dir string, env ...string) []string {
 	return append([]string{"LD_LIBRARY_PATH=" + dir}, env...)
+}
+
+// writeProgram writes a file that the test runs afterwards. No other test starts a process in the meantime: such a process
+// would inherit the descriptor that the file is written through, and the kernel runs no file that somebody may still write
+// (ETXTBSY).
+func writeProgram(t *testing.T, path string, content []byte) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, content, 0o755)
+	syscall.ForkLock.RUnlock()
+	require.NoError(t, err)
 }

@@ -124,7 +124,7 @@ func TestRelease(t *testing.T) {
 
 	smi, err := os.ReadFile(fetched(t, "nvidia-smi-550", "nvidia-smi"))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(bundle, "nvidia-smi"), smi, 0o755))
+	writeProgram(t, filepath.Join(bundle, "nvidia-smi"), smi)
 	direct := alone("LD_LIBRARY_PATH=lib", "./nvidia-smi", "-L").succeeds(t)
 	assert.Len(t, direct.lines(), 8)
 	assert.Empty(t, direct.stderr)

@@ -106,7 +106,7 @@ func newSettable(t *testing.T, driver int) settableNode {
 	n := settableNode{filepath.Join(dir, "nvidia-smi"), filepath.Join(dir, "profile.yaml"), filepath.Join(dir, "state"), openLibrary(t)}
 	program, err := os.ReadFile(fetched(t, "nvidia-smi-"+strconv.Itoa(driver), "nvidia-smi"))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(n.program, program, 0o755))
+	writeProgram(t, n.program, program)
 	require.NoError(t, os.WriteFile(n.profile, []byte(settable), 0o644))
 	require.NoError(t, os.Mkdir(n.state, 0o777))
 	for _, path := range []string{dir, n.state} {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,6 +18,8 @@ func scratch(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	list := run(t, nil, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").succeeds(t).stdout
+	syscall.ForkLock.RLock() // as writeProgram does, since scripts are among the files
+	defer syscall.ForkLock.RUnlock()
 	for name := range strings.SplitSeq(strings.Trim(list, "\x00"), "\x00") {
 		from, err := os.Open(filepath.Join(root, name))
 		if os.IsNotExist(err) { // deleted, but not yet committed

@@ -148,7 +148,8 @@ func TestImexFailures(t *testing.T) {
 	require.NoError(t, err)
 	write := func(name, content string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, []byte(content), mode))
+		writeProgram(t, path, []byte(content))
+		require.NoError(t, os.Chmod(path, mode))
 		return path
 	}
 	link := func(name string, make func(from, to string) error) string {
