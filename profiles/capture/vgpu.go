@@ -95,9 +95,9 @@ func (g *gpu) vgpu() {
 		if list != nil {
 			g.set("vgpu.scheduler.supported", a.Function, draft.List(list...))
 		}
-		for key, path := range map[string]string{"min_timeslice_ns": "minTimeslice", "max_timeslice_ns": "maxTimeslice"} {
-			if n, ok := a.number("pCapabilities." + path); ok && n > 0 {
-				g.set("vgpu.scheduler."+key, a.Function, uintNode(n))
+		for _, slice := range []struct{ key, path string }{{"min_timeslice_ns", "minTimeslice"}, {"max_timeslice_ns", "maxTimeslice"}} {
+			if n, ok := a.number("pCapabilities." + slice.path); ok && n > 0 {
+				g.set("vgpu.scheduler."+slice.key, a.Function, uintNode(n))
 			}
 		}
 	}

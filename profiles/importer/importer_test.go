@@ -69,6 +69,25 @@ func TestText(t *testing.T) {
 	}, notes)
 }
 
+// TestAlwaysTheSame: the same outputs make the same profile, byte for byte, and the same notes.
+func TestAlwaysTheSame(t *testing.T) {
+	outputs, err := filepath.Glob(filepath.Join("..", "..", "tests", "testdata", "import", "*.txt"))
+	require.NoError(t, err)
+	require.NotEmpty(t, outputs)
+	imports := [][]string{{twoGPUs, bridge, links}, {twoGPUs, strings.ReplaceAll(bridge, "NV2", "PXB")}}
+	for _, path := range outputs {
+		imports = append(imports, []string{output(t, filepath.Base(path))})
+	}
+	for _, texts := range imports {
+		_, first := from(t, Options{}, texts...)
+		for range 20 { // the order of Go's maps changes from one time to the next
+			_, again := from(t, Options{}, texts...)
+			require.Equal(t, string(first.Profile), string(again.Profile))
+			require.Equal(t, first.Notes, again.Notes)
+		}
+	}
+}
+
 // TestIndented reads an output that a bug report indents, with the lines of DOS and a terminal's colours.
 func TestIndented(t *testing.T) {
 	text := output(t, "rtx-5090-570.txt")

@@ -16,11 +16,13 @@ func (r *reader) neighbours(root *yaml.Node, all [][]setting) error {
 	gpus := len(all)
 	if r.topo != nil {
 		r.file = r.topo.file
-		for n, row := range r.topo.rows {
+		for _, n := range slices.Sorted(maps.Keys(r.topo.rows)) {
+			row := r.topo.rows[n]
 			if n >= gpus {
 				return r.wrong(row.line, "topo -m has a GPU%d, and -q has %d GPUs: are they of one machine?", n, gpus)
 			}
-			for to, level := range row.level {
+			for _, to := range slices.Sorted(maps.Keys(row.level)) {
+				level := row.level[to]
 				if other := r.topo.rows[to]; other.level[n] != level {
 					return r.wrong(row.line, "topo -m: GPU%d to GPU%d is %s, and back it is %s", n, to, quoted(level), quoted(other.level[n]))
 				}
@@ -90,11 +92,11 @@ func (r *reader) complexes(root *yaml.Node) error {
 		}
 		put(complex, "devices", list(ids...))
 		nodes = append(nodes, complex)
-		for level, word := range map[string]string{"PIX": "single", "PXB": "multiple"} {
-			if levels[level] && len(levels) == 1 {
-				r.level(root, group, first, word)
-			} else if levels[level] {
-				r.note(row.line, "%s of GPU%d becomes PHB: a profile knows one level below a host bridge", level, first)
+		for _, l := range []struct{ printed, word string }{{"PIX", "single"}, {"PXB", "multiple"}} {
+			if levels[l.printed] && len(levels) == 1 {
+				r.level(root, group, first, l.word)
+			} else if levels[l.printed] {
+				r.note(row.line, "%s of GPU%d becomes PHB: a profile knows one level below a host bridge", l.printed, first)
 			}
 		}
 	}

@@ -186,17 +186,17 @@ func (m *maker) identity(id profiles.BusID) {
 	} else if l.line > 0 {
 		m.note(l.line, "the GPU has the minor number %d: a profile cannot say that there is none", m.index)
 	}
-	for element, key := range map[string]string{"pdi": "pdi", "platformInfo/gpu_fabric_guid": "platform.gpu_fabric_guid"} {
-		l, ok := m.take(element)
+	for _, id := range []struct{ element, key string }{{"pdi", "pdi"}, {"platformInfo/gpu_fabric_guid", "platform.gpu_fabric_guid"}} {
+		l, ok := m.take(id.element)
 		value, isHex := convert(l.value, "hex")
 		switch {
 		case !ok:
 		case !isHex:
-			m.note(l.line, "left out: %s: %s is no number", element, quoted(l.value))
+			m.note(l.line, "left out: %s: %s is no number", id.element, quoted(l.value))
 		case !keep && strings.Trim(value, "0x") != "":
-			m.set(key, num(fmt.Sprintf("0x%016x", uint64(0x100000000000)*uint64(1+m.same(element))+1)), l.line)
+			m.set(id.key, num(fmt.Sprintf("0x%016x", uint64(0x100000000000)*uint64(1+m.same(id.element))+1)), l.line)
 		default:
-			m.set(key, num(value), l.line)
+			m.set(id.key, num(value), l.line)
 		}
 	}
 	if l, ok := m.take("platformInfo/chassis_serial_number"); ok {
@@ -273,7 +273,8 @@ func (m *maker) memory() error {
 		put("memory.used_bytes", "fb_memory_usage/used", ofUsed)
 		m.done["fb_memory_usage/free"] = true
 	}
-	for section, key := range map[string]string{"bar1_memory_usage": "bar1_memory", "cc_protected_memory_usage": "cc_protected_memory"} {
+	for _, key := range []string{"bar1_memory", "cc_protected_memory"} {
+		section := key + "_usage"
 		total, ok := values[section+"/total"]
 		if !ok {
 			continue
