@@ -291,7 +291,7 @@ run: all
 
 # Debian packages that the tests use: commands that bear the package's name, and the rest. On a derivative, the archive's
 # keyring and debootstrap, which knows a mirror, let tests/fetch bring programs from Debian.
-commands  := gcc make git python3
+commands  := gcc make git python3 curl
 libraries := libc6-dev ca-certificates gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user pciutils hwloc-nox udev \
   qemu-system-x86 lz4 xz-utils libelf1 sparse strace clang-14 libclang-rt-14-dev $(if $(shell . /etc/os-release; [ "$$ID" = debian ] || echo other),debian-archive-keyring debootstrap)
 
