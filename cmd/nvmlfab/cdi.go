@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,17 +9,15 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/engine/state/caps"
 	"github.com/nvmlfab/nvmlfab/machine"
+	"github.com/nvmlfab/nvmlfab/machine/cdi"
 	"github.com/nvmlfab/nvmlfab/profiles"
 	"golang.org/x/sys/unix"
-	"gopkg.in/yaml.v3"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
@@ -57,7 +54,13 @@ func (c cdiCmd) Run() error {
 	if err := errors.Join(parser.ValidateVendorName(vendor), parser.ValidateClassName(class)); err != nil {
 		return fmt.Errorf("--kind: want something like nvidia.com/gpu, not %q", c.Kind)
 	}
-	spec, err := specification(root, c.Kind, c.Writable)
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	spec, err := cdi.Specification(root, cdi.Options{
+		Kind: c.Kind, Writable: c.Writable, Hook: []string{self, "nvmlfab", "hook", "--root", root}, Complain: complain,
+	})
 	if err != nil {
 		return err
 	}
@@ -66,37 +69,12 @@ func (c cdiCmd) Run() error {
 			return err
 		}
 	}
-	var text bytes.Buffer
-	encoder := yaml.NewEncoder(&text)
-	encoder.SetIndent(2)
-	data, err := json.Marshal(spec) // its field names are those of the format
+	text, err := cdi.Encode(spec)
 	if err != nil {
 		return err
 	}
-	var plain yaml.Node
-	if err := yaml.Unmarshal(data, &plain); err != nil {
-		return err
-	}
-	block(&plain)
-	if err := encoder.Encode(&plain); err != nil {
-		return err
-	}
-	return writeOutput(c.Output, text.Bytes())
+	return writeOutput(c.Output, text)
 }
-
-// block removes the flow style that YAML nodes keep when they are read from JSON. Names such as 1:0 are numbers to base 60 for
-// older readers, and stay in quotes.
-func block(n *yaml.Node) {
-	n.Style = 0
-	if n.Kind == yaml.ScalarNode && pairOfNumbers.MatchString(n.Value) {
-		n.Style = yaml.DoubleQuotedStyle
-	}
-	for _, child := range n.Content {
-		block(child)
-	}
-}
-
-var pairOfNumbers = regexp.MustCompile(`^[0-9]+:[0-9]+$`)
 
 // stagedBoard is the board of a staged folder.
 func stagedBoard(root string) (*profiles.Board, []byte, error) {
@@ -110,106 +88,6 @@ func stagedBoard(root string) (*profiles.Board, []byte, error) {
 	}
 	board, err := profiles.Parse(path, text)
 	return board, text, err
-}
-
-// specVersion is the oldest version of the format that allows a device name which is a number.
-const specVersion = "0.5.0"
-
-// specification describes the staged machine to container runtimes.
-func specification(root, kind string, writable bool) (*specs.Spec, error) {
-	board, _, err := stagedBoard(root)
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	driver := board.System.DriverVersion.Or("1")
-	spec := &specs.Spec{Version: specVersion, Kind: kind}
-	edits := &spec.ContainerEdits
-	edits.Hooks = []*specs.Hook{{HookName: "createContainer", Path: self, Args: []string{"nvmlfab", "hook", "--root", root}}}
-	show := func(to *specs.ContainerEdits, host, container string, options ...string) {
-		to.Mounts = append(to.Mounts, &specs.Mount{HostPath: host, ContainerPath: container, Options: append(options, "nosuid", "bind")})
-	}
-	// The dynamic linkers of different distributions search different folders. They look for the short names, and a
-	// specification cannot make links.
-	for _, dir := range []string{"/" + machine.LibraryDir, "/usr/lib64"} {
-		for _, name := range []string{"libnvidia-ml.so", "libnvmlfab-core.so"} {
-			for _, suffix := range []string{driver, "1"} {
-				show(edits, filepath.Join(root, machine.LibraryDir, name+"."+driver), dir+"/"+name+"."+suffix, "ro", "nodev")
-			}
-		}
-	}
-	// By these the library finds the profile and the state of the node, wherever in the container it lies.
-	dir, err := machine.StateDir(root)
-	if err != nil {
-		return nil, err
-	}
-	if !exists(dir.Path()) {
-		return nil, fmt.Errorf("there is no state directory %s: run nvmlfab stage --root %s again", dir.Path(), root)
-	}
-	access := []string{"ro"}
-	if writable {
-		access = nil
-	}
-	show(edits, filepath.Join(root, machine.ProfileFile), "/"+machine.ProfileFile, "ro", "nodev", "noexec")
-	show(edits, dir.Path(), "/"+state.MountPoint, append(access, "nodev", "noexec")...)
-	if smi := filepath.Join(root, "usr/bin/nvidia-smi"); exists(smi) {
-		show(edits, smi, "/usr/bin/nvidia-smi", "ro", "nodev")
-	}
-	// Placeholders for device nodes are mounted, since mounts work without root too.
-	for _, name := range []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"} {
-		show(edits, "/dev/null", "/dev/"+name)
-	}
-	n, err := nodeFlags{Root: &root}.open(false)
-	if err == nil {
-		err = n.read()
-	}
-	if err != nil {
-		return nil, err
-	}
-	capability := func(to *specs.ContainerEdits, minor uint32) {
-		show(to, "/dev/null", "/dev/"+machine.CapabilityNode(minor))
-	}
-	add := func(edits specs.ContainerEdits, names ...string) {
-		for _, name := range names {
-			if strings.Contains(name, "/") { // the UUID that a driver before 470 gives a MIG device is no name
-				continue
-			}
-			spec.Devices = append(spec.Devices, specs.Device{Name: name, ContainerEdits: edits})
-		}
-	}
-	var all specs.ContainerEdits
-	for i := range board.Devices {
-		d := &board.Devices[i]
-		var one, whole specs.ContainerEdits
-		show(&one, "/dev/null", fmt.Sprintf("/dev/nvidia%d", machine.Minor(d)))
-		whole.Mounts = slices.Clone(one.Mounts)
-		if d.MIG.ModeCurrent.Valid { // the right to look at all MIG devices, those to come too
-			capability(&whole, caps.Monitor)
-		}
-		add(whole, fmt.Sprint(d.Index), string(d.UUID))
-		for _, m := range whole.Mounts {
-			if !slices.ContainsFunc(all.Mounts, func(other *specs.Mount) bool { return other.ContainerPath == m.ContainerPath }) {
-				all.Mounts = append(all.Mounts, m)
-			}
-		}
-		devices, err := n.source.MIGDevices(i, time.Now().UnixMilli())
-		if err != nil {
-			return nil, err
-		}
-		for k, m := range devices {
-			part := specs.ContainerEdits{Mounts: slices.Clone(one.Mounts)}
-			_, instance := caps.Instance(m.Instance.GPU, m.Instance.ID)
-			_, compute := caps.Part(m.Instance.GPU, m.Instance.ID, m.Part.ID)
-			capability(&part, instance)
-			capability(&part, compute)
-			add(part, fmt.Sprintf("%d:%d", d.Index, k), m.UUID)
-		}
-	}
-	add(all, "all")
-	return spec, nil
 }
 
 // Where a container has the libraries for InfiniBand, and the staged folder that they lead programs into.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nvmlfab/nvmlfab/machine/cdi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -257,7 +258,7 @@ func TestCDIMIG(t *testing.T) {
 	device := all[0].Instances[1].Compute[0]
 	assert.Equal(t, "0:1", device.Device)
 
-	spec, err := specification(root, "nvidia.com/gpu", false)
+	spec, err := cdi.Specification(root, cdi.Options{Kind: "nvidia.com/gpu"})
 	require.NoError(t, err)
 	nodes := map[string][]string{}
 	for _, d := range spec.Devices {
