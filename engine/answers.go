@@ -1,9 +1,9 @@
 package engine
 
 import (
-	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/host"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // instead is a function of a device.
@@ -13,7 +13,7 @@ type instead struct {
 }
 
 // errorsByName are NVML's errors by the words of a profile's answers.
-var errorsByName = change.Table[string, abi.Return]{
+var errorsByName = words.Table[string, abi.Return]{
 	{"unknown_error", abi.ERROR_UNKNOWN}, {"not_supported", abi.ERROR_NOT_SUPPORTED}, {"no_permission", abi.ERROR_NO_PERMISSION},
 	{"reset_required", abi.ERROR_RESET_REQUIRED}, {"lost", abi.ERROR_GPU_IS_LOST}, {"not_ready", abi.ERROR_NOT_READY},
 	{"timeout", abi.ERROR_TIMEOUT}, {"no_data", abi.ERROR_NO_DATA}, {"in_use", abi.ERROR_IN_USE}, {"memory", abi.ERROR_MEMORY},

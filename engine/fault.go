@@ -7,6 +7,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // fault decides when a GPU fails in this process. It counts the calls that use the GPU's handle. nil means that the GPU
@@ -20,7 +21,7 @@ type fault struct {
 }
 
 // failureAnswers are what the functions of a failed GPU answer, by the failure's mode.
-var failureAnswers = change.Table[string, abi.Return]{
+var failureAnswers = words.Table[string, abi.Return]{
 	{"lost", abi.ERROR_GPU_IS_LOST},
 	{"fallen_off_bus", abi.ERROR_GPU_IS_LOST},
 	{"ecc_uncorrectable", abi.SUCCESS},
@@ -105,7 +106,7 @@ type InitFailure struct {
 func (f InitFailure) Error() string { return "system.init_failure is " + f.mode }
 
 // initAnswers are what nvmlInit answers, by the profile's system.init_failure.
-var initAnswers = change.Table[string, abi.Return]{
+var initAnswers = words.Table[string, abi.Return]{
 	{"driver_not_loaded", abi.ERROR_DRIVER_NOT_LOADED},
 	{"lib_rm_version_mismatch", abi.ERROR_LIB_RM_VERSION_MISMATCH},
 	{"no_permission", abi.ERROR_NO_PERMISSION},

@@ -1,9 +1,9 @@
 package engine
 
 import (
-	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // Link is one NVLink of a device.
@@ -125,7 +125,7 @@ func inMesh(number, links, gpus uint32) (step, back uint32, ok bool) {
 	}
 }
 
-var remoteTypes = change.Table[string, abi.IntNvLinkDeviceType_t]{
+var remoteTypes = words.Table[string, abi.IntNvLinkDeviceType_t]{
 	{"gpu", abi.NVLINK_DEVICE_TYPE_GPU},
 	{"switch", abi.NVLINK_DEVICE_TYPE_SWITCH},
 	{"cpu", abi.NVLINK_DEVICE_TYPE_IBMNPU}, // the only CPUs that have links of this kind

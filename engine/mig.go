@@ -8,6 +8,7 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // partitions are the GPU instances of all GPUs in MIG mode, by GPU and number, which is the order of MIG devices.
@@ -182,7 +183,7 @@ func Kind(board *profiles.Board, p *profiles.GPUInstanceProfile) (kind uint32, o
 }
 
 // kinds are the numbers NVML_GPU_INSTANCE_PROFILE_… of profiles by slices and suffix.
-var kinds = change.Table[string, uint32]{
+var kinds = words.Table[string, uint32]{
 	{"1", 0}, {"2", 1}, {"3", 2}, {"4", 3}, {"7", 4}, {"8", 5}, {"6", 6}, {"1+me", 7}, {"2+me", 8}, {"1+gfx", 10}, {"2+gfx", 11}, {"4+gfx", 12},
 	{"1-me", 13}, {"2-me", 14}, {"1+me.all", 15}, {"2+me.all", 16}, {"3+gfx", 17},
 }

@@ -1,9 +1,9 @@
 package handwritten
 
 import (
-	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // opt answers a value of the profile; NOT_SUPPORTED if the profile does not give it.
@@ -62,4 +62,4 @@ func text[B ~uint8](to []B, s string) {
 }
 
 // table is a table of words or numbers.
-type table[K comparable, V any] = change.Table[K, V]
+type table[K comparable, V any] = words.Table[K, V]

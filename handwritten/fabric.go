@@ -6,6 +6,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // fabric is the GPU's place in an NVLink fabric of machines; NOT_SUPPORTED if the profile has no fabric.
@@ -14,7 +15,7 @@ func fabric(d *engine.Device) (info abi.GpuFabricInfo_v3_t, ret abi.Return) {
 	if *f == (profiles.Fabric{}) {
 		return info, abi.ERROR_NOT_SUPPORTED
 	}
-	info.State = fabricStates.Of(f.State.Or("completed"))
+	info.State = words.FabricStates.Of(f.State.Or("completed"))
 	if info.State == abi.GPU_FABRIC_STATE_COMPLETED {
 		info.ClusterUuid, info.CliqueId = f.ClusterUUID.Value, f.CliqueID.Value
 	}
@@ -24,27 +25,11 @@ func fabric(d *engine.Device) (info abi.GpuFabricInfo_v3_t, ret abi.Return) {
 		summary = healthSummary(&f.Health)
 	}
 	if silent := !f.HealthMask.Valid && !f.HealthSummary.Valid && f.Health == (profiles.FabricHealth{}); silent &&
-		info.State == abi.GPU_FABRIC_STATE_COMPLETED && architectures.Of(d.Architecture.Value) >= abi.DEVICE_ARCH_BLACKWELL {
+		info.State == abi.GPU_FABRIC_STATE_COMPLETED && words.Architectures.Of(d.Architecture.Value) >= abi.DEVICE_ARCH_BLACKWELL {
 		summary = "healthy" // as on every captured Blackwell board; Hopper boards do not tell
 	}
-	info.HealthSummary = healthSummaries.Of(summary)
+	info.HealthSummary = words.HealthSummaries.Of(summary)
 	return info, abi.SUCCESS
-}
-
-// fabricStates are the numbers of the states. auto means the state that a fabric manager leads to: completed.
-var fabricStates = table[string, abi.GpuFabricState_t]{
-	{"not_supported", abi.GPU_FABRIC_STATE_NOT_SUPPORTED},
-	{"not_started", abi.GPU_FABRIC_STATE_NOT_STARTED},
-	{"in_progress", abi.GPU_FABRIC_STATE_IN_PROGRESS},
-	{"completed", abi.GPU_FABRIC_STATE_COMPLETED},
-	{"auto", abi.GPU_FABRIC_STATE_COMPLETED},
-}
-
-var healthSummaries = table[string, uint8]{
-	{"not_supported", abi.GPU_FABRIC_HEALTH_SUMMARY_NOT_SUPPORTED},
-	{"healthy", abi.GPU_FABRIC_HEALTH_SUMMARY_HEALTHY},
-	{"unhealthy", abi.GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY},
-	{"limited_capacity", abi.GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY},
 }
 
 var misconfigurations = table[string, uint32]{
@@ -134,7 +119,7 @@ func DeviceGetGpuFabricInfo_v4(d *engine.Device, info *abi.GpuFabricInfo_v4_t) a
 	}
 	if f.State == abi.GPU_FABRIC_STATE_COMPLETED {
 		info.NumCliques = 2
-		if architectures.Of(d.Architecture.Value) >= abi.DEVICE_ARCH_BLACKWELL {
+		if words.Architectures.Of(d.Architecture.Value) >= abi.DEVICE_ARCH_BLACKWELL {
 			info.NumCliques = 4
 		}
 	}
@@ -156,12 +141,10 @@ func DeviceGetPlatformInfo(d *engine.Device, info *abi.PlatformInfo_v2_t) abi.Re
 		SlotNumber: p.SlotNumber.Or(0xff),
 		TrayIndex:  p.TrayIndex.Or(0xff),
 		HostId:     p.HostID.Or(0xff),
-		PeerType:   peerTypes.Of(p.PeerType.Value),
+		PeerType:   words.PeerTypes.Of(p.PeerType.Value),
 		ModuleId:   p.ModuleID.Or(0xff),
 	}
 	text(info.ChassisSerialNumber[:], p.ChassisSerialNumber.Value)
 	binary.BigEndian.PutUint64(info.IbGuid[:], p.GPUFabricGUID.Value)
 	return abi.SUCCESS
 }
-
-var peerTypes = table[string, uint8]{{"direct_connected", 0}, {"switch_connected", 1}}

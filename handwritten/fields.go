@@ -5,17 +5,10 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
-var recoveryActions = table[string, abi.DeviceGpuRecoveryAction_t]{
-	{"none", abi.GPU_RECOVERY_ACTION_NONE},
-	{"gpu_reset", abi.GPU_RECOVERY_ACTION_GPU_RESET},
-	{"node_reboot", abi.GPU_RECOVERY_ACTION_NODE_REBOOT},
-	{"drain_p2p", abi.GPU_RECOVERY_ACTION_DRAIN_P2P},
-	{"drain_and_reset", abi.GPU_RECOVERY_ACTION_DRAIN_AND_RESET},
-}
-
-func recoveryAction(d dev) u32 { return as[uint32](named(d.RecoveryAction, recoveryActions)) }
+func recoveryAction(d dev) u32 { return as[uint32](named(d.RecoveryAction, words.RecoveryActions)) }
 
 // withoutResetStatus is the first driver branch whose captures show DEPRECATED for the two reset status fields.
 const withoutResetStatus = 570
@@ -31,7 +24,7 @@ func resetStatus(given func(profiles.ResetStatus) profiles.Opt[bool], is func(ab
 			status, ret := opt(given(d.ResetStatus))
 			return bit(status), ret
 		}
-		action, ret := opt(named(d.RecoveryAction, recoveryActions))
+		action, ret := opt(named(d.RecoveryAction, words.RecoveryActions))
 		return bit(is(action)), ret
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/engine"
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // DeviceGetName is the product name.
@@ -65,44 +66,12 @@ func DeviceGetNumGpuCores(d *engine.Device) (uint32, abi.Return) { return opt(d.
 
 // DeviceGetBrand is the product line; BRAND_UNKNOWN if the profile does not give it. nvidia-smi topo -m fails on any error.
 func DeviceGetBrand(d *engine.Device) (abi.BrandType_t, abi.Return) {
-	return brands.Of(d.Brand.Or("unknown")), abi.SUCCESS
-}
-
-var brands = table[string, abi.BrandType_t]{
-	{"unknown", abi.BRAND_UNKNOWN},
-	{"quadro", abi.BRAND_QUADRO},
-	{"tesla", abi.BRAND_TESLA},
-	{"nvs", abi.BRAND_NVS},
-	{"grid", abi.BRAND_GRID},
-	{"geforce", abi.BRAND_GEFORCE},
-	{"titan", abi.BRAND_TITAN},
-	{"nvidia_vapps", abi.BRAND_NVIDIA_VAPPS},
-	{"nvidia_vpc", abi.BRAND_NVIDIA_VPC},
-	{"nvidia_vcs", abi.BRAND_NVIDIA_VCS},
-	{"nvidia_vws", abi.BRAND_NVIDIA_VWS},
-	{"nvidia_cloud_gaming", abi.BRAND_NVIDIA_CLOUD_GAMING},
-	{"quadro_rtx", abi.BRAND_QUADRO_RTX},
-	{"nvidia_rtx", abi.BRAND_NVIDIA_RTX},
-	{"nvidia", abi.BRAND_NVIDIA},
-	{"geforce_rtx", abi.BRAND_GEFORCE_RTX},
-	{"titan_rtx", abi.BRAND_TITAN_RTX},
+	return words.Brands.Of(d.Brand.Or("unknown")), abi.SUCCESS
 }
 
 // DeviceGetArchitecture is the chip's generation.
 func DeviceGetArchitecture(d *engine.Device) (abi.DeviceArchitecture_t, abi.Return) {
-	return opt(named(d.Architecture, architectures))
-}
-
-var architectures = table[string, abi.DeviceArchitecture_t]{
-	{"kepler", abi.DEVICE_ARCH_KEPLER},
-	{"maxwell", abi.DEVICE_ARCH_MAXWELL},
-	{"pascal", abi.DEVICE_ARCH_PASCAL},
-	{"volta", abi.DEVICE_ARCH_VOLTA},
-	{"turing", abi.DEVICE_ARCH_TURING},
-	{"ampere", abi.DEVICE_ARCH_AMPERE},
-	{"ada", abi.DEVICE_ARCH_ADA},
-	{"hopper", abi.DEVICE_ARCH_HOPPER},
-	{"blackwell", abi.DEVICE_ARCH_BLACKWELL},
+	return opt(named(d.Architecture, words.Architectures))
 }
 
 // found answers a device: NOT_FOUND if it is nil, GPU_IS_LOST if it was lost when NVML started.

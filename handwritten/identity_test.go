@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nvmlfab/nvmlfab/engine"
-	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/enginetest"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 func TestLifecycle(t *testing.T) {
@@ -116,19 +116,19 @@ func TestNames(t *testing.T) {
 		key   reflect.StructField
 		names []string
 	}{
-		{member[profiles.Properties](t, "Brand"), names(brands)},
-		{member[profiles.Properties](t, "Architecture"), names(architectures)},
-		{member[profiles.Properties](t, "AddressingMode"), names(addressingModes)},
-		{member[profiles.Properties](t, "RecoveryAction"), names(recoveryActions)},
-		{member[profiles.Properties](t, "ComputeMode"), names(change.ComputeModes)},
-		{member[profiles.GPUOperationMode](t, "Current"), names(change.OperationModes)},
-		{member[profiles.DriverModel](t, "Current"), names(driverModels)},
-		{member[profiles.Virtualization](t, "Mode"), names(change.VirtualizationModes)},
-		{member[profiles.Virtualization](t, "HostVGPUMode"), names(hostModes)},
-		{member[profiles.Fabric](t, "State"), names(fabricStates)},
-		{member[profiles.Fabric](t, "HealthSummary"), append(names(healthSummaries), "auto")},
+		{member[profiles.Properties](t, "Brand"), names(words.Brands)},
+		{member[profiles.Properties](t, "Architecture"), names(words.Architectures)},
+		{member[profiles.Properties](t, "AddressingMode"), names(words.AddressingModes)},
+		{member[profiles.Properties](t, "RecoveryAction"), names(words.RecoveryActions)},
+		{member[profiles.Properties](t, "ComputeMode"), names(words.ComputeModes)},
+		{member[profiles.GPUOperationMode](t, "Current"), names(words.OperationModes)},
+		{member[profiles.DriverModel](t, "Current"), names(words.DriverModels)},
+		{member[profiles.Virtualization](t, "Mode"), names(words.VirtualizationModes)},
+		{member[profiles.Virtualization](t, "HostVGPUMode"), names(words.HostModes)},
+		{member[profiles.Fabric](t, "State"), names(words.FabricStates)},
+		{member[profiles.Fabric](t, "HealthSummary"), append(names(words.HealthSummaries), "auto")},
 		{member[profiles.FabricHealth](t, "IncorrectConfiguration"), names(misconfigurations)},
-		{member[profiles.Platform](t, "PeerType"), names(peerTypes)},
+		{member[profiles.Platform](t, "PeerType"), names(words.PeerTypes)},
 		{member[profiles.DeviceTopology](t, "DefaultLevel"), names(topologyLevels)},
 	} {
 		var allowed []string

@@ -5,6 +5,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // DeviceGetPersistenceMode says whether the driver stays loaded without clients.
@@ -19,7 +20,7 @@ func DeviceSetPersistenceMode(d *engine.Device, on abi.EnableState_t) abi.Return
 
 // DeviceGetComputeMode says who may compute on the GPU.
 func DeviceGetComputeMode(d *engine.Device) (abi.ComputeMode_t, abi.Return) {
-	return opt(named(d.ComputeMode, change.ComputeModes))
+	return opt(named(d.ComputeMode, words.ComputeModes))
 }
 
 // DeviceSetComputeMode decides who may compute on the GPU. MIG devices have no mode of their own here, and answer
@@ -49,18 +50,12 @@ func DeviceGetDisplayActive(d *engine.Device) (abi.EnableState_t, abi.Return) {
 //
 //nvml:symbol nvmlDeviceGetDriverModel nvmlDeviceGetDriverModel_v2
 func DeviceGetDriverModel(d *engine.Device) (current, pending abi.DriverModel_t, ret abi.Return) {
-	return pair(named(d.DriverModel.Current, driverModels), named(d.DriverModel.Pending, driverModels))
-}
-
-var driverModels = table[string, abi.DriverModel_t]{
-	{"wddm", abi.DRIVER_WDDM},
-	{"wdm", abi.DRIVER_WDM},
-	{"mcdm", abi.DRIVER_MCDM},
+	return pair(named(d.DriverModel.Current, words.DriverModels), named(d.DriverModel.Pending, words.DriverModels))
 }
 
 // DeviceGetGpuOperationMode is the operation mode, now and after a reset; Grace and Blackwell boards have none.
 func DeviceGetGpuOperationMode(d *engine.Device) (current, pending abi.GpuOperationMode_t, ret abi.Return) {
-	return pair(named(d.GPUOperationMode.Current, change.OperationModes), named(d.GPUOperationMode.Pending, change.OperationModes))
+	return pair(named(d.GPUOperationMode.Current, words.OperationModes), named(d.GPUOperationMode.Pending, words.OperationModes))
 }
 
 // DeviceSetGpuOperationMode is the operation mode after the next reset.
@@ -80,14 +75,8 @@ func DeviceGetGspFirmwareVersion(d *engine.Device) (string, abi.Return) {
 
 // DeviceGetAddressingMode is how the GPU addresses the host's memory.
 func DeviceGetAddressingMode(d *engine.Device, m *abi.DeviceAddressingMode_v1_t) (ret abi.Return) {
-	m.Value, ret = opt(as[uint32](named(d.AddressingMode, addressingModes)))
+	m.Value, ret = opt(as[uint32](named(d.AddressingMode, words.AddressingModes)))
 	return ret
-}
-
-var addressingModes = table[string, abi.DeviceAddressingModeType_t]{
-	{"none", abi.DEVICE_ADDRESSING_MODE_NONE},
-	{"hmm", abi.DEVICE_ADDRESSING_MODE_HMM},
-	{"ats", abi.DEVICE_ADDRESSING_MODE_ATS},
 }
 
 // DeviceGetC2cModeInfoV says whether the NVLink-C2C link to the CPU is in use. The device's mode decides, or else the
@@ -103,7 +92,7 @@ func DeviceGetC2cModeInfoV(d *engine.Device, info *abi.C2cModeInfo_v1_t) (ret ab
 
 // DeviceGetVirtualizationMode is the GPU's part in virtualisation.
 func DeviceGetVirtualizationMode(d *engine.Device) (abi.GpuVirtualizationMode_t, abi.Return) {
-	return opt(named(d.Virtualization.Mode, change.VirtualizationModes))
+	return opt(named(d.Virtualization.Mode, words.VirtualizationModes))
 }
 
 // DeviceSetVirtualizationMode makes a vGPU host of the GPU, or nothing.
@@ -113,12 +102,7 @@ func DeviceSetVirtualizationMode(d *engine.Device, mode abi.GpuVirtualizationMod
 
 // DeviceGetHostVgpuMode is the vGPU mode of a host.
 func DeviceGetHostVgpuMode(d *engine.Device) (abi.HostVgpuMode_t, abi.Return) {
-	return opt(named(d.Virtualization.HostVGPUMode, hostModes))
-}
-
-var hostModes = table[string, abi.HostVgpuMode_t]{
-	{"non_sriov", abi.HOST_VGPU_MODE_NON_SRIOV},
-	{"sriov", abi.HOST_VGPU_MODE_SRIOV},
+	return opt(named(d.Virtualization.HostVGPUMode, words.HostModes))
 }
 
 // DeviceGetCapabilities is what the GPU can do, as a mask: DEV_CAP_EGM with extended GPU memory.

@@ -5,6 +5,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // DeviceGetPowerUsage is the power drawn now, in mW.
@@ -13,13 +14,9 @@ func DeviceGetPowerUsage(d *engine.Device) (uint32, abi.Return) { return opt(d.R
 // DeviceGetTotalEnergyConsumption is the energy used since the driver was loaded, in mJ.
 func DeviceGetTotalEnergyConsumption(d *engine.Device) (uint64, abi.Return) { return opt(d.Energy()) }
 
-var powerSources = table[string, abi.PowerSource_t]{
-	{"ac", abi.POWER_SOURCE_AC}, {"battery", abi.POWER_SOURCE_BATTERY}, {"undersized", abi.POWER_SOURCE_UNDERSIZED},
-}
-
 // DeviceGetPowerSource is where the power comes from.
 func DeviceGetPowerSource(d *engine.Device) (abi.PowerSource_t, abi.Return) {
-	return opt(named(d.Power.Source, powerSources))
+	return opt(named(d.Power.Source, words.PowerSources))
 }
 
 // requestedLimit is the power limit that was requested, or the enforced one if none was.

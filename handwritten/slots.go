@@ -8,6 +8,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/engine/change"
 	"github.com/nvmlfab/nvmlfab/engine/simulate"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // These are the entries of nvidia-smi's unnamed table. slots.h says what is known of their arguments.
@@ -239,7 +240,7 @@ func InternalSlot240(d *engine.Device) (int32, abi.Return) { return opt(d.Readin
 
 // InternalSlot242 is how the GPU addresses the host's memory.
 func InternalSlot242(d *engine.Device) (uint32, abi.Return) {
-	return opt(as[uint32](named(d.AddressingMode, addressingModes)))
+	return opt(as[uint32](named(d.AddressingMode, words.AddressingModes)))
 }
 
 // InternalSlot243 is the sparse operation mode.

@@ -9,6 +9,7 @@ import (
 	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // What NVML's setters do. They answer NOT_SUPPORTED for a GPU whose profile lacks what they set, and INVALID_ARGUMENT for
@@ -76,33 +77,9 @@ func (t *Tx) PersistenceMode(i int, state abi.EnableState_t) abi.Return {
 	return t.onOff(i, state, t.keep, func(d *profiles.Device) bool { return d.PersistenceMode.Valid }, "persistence_mode")
 }
 
-// ComputeModes are NVML's numbers of the compute modes that a profile names.
-var ComputeModes = Table[string, abi.ComputeMode_t]{
-	{"default", abi.COMPUTEMODE_DEFAULT},
-	{"exclusive_thread", abi.COMPUTEMODE_EXCLUSIVE_THREAD},
-	{"prohibited", abi.COMPUTEMODE_PROHIBITED},
-	{"exclusive_process", abi.COMPUTEMODE_EXCLUSIVE_PROCESS},
-}
-
-// OperationModes are NVML's numbers of the operation modes that a profile names.
-var OperationModes = Table[string, abi.GpuOperationMode_t]{
-	{"all_on", abi.GOM_ALL_ON},
-	{"compute", abi.GOM_COMPUTE},
-	{"low_dp", abi.GOM_LOW_DP},
-}
-
-// VirtualizationModes are NVML's numbers of the virtualisation modes that a profile names.
-var VirtualizationModes = Table[string, abi.GpuVirtualizationMode_t]{
-	{"none", abi.GPU_VIRTUALIZATION_MODE_NONE},
-	{"passthrough", abi.GPU_VIRTUALIZATION_MODE_PASSTHROUGH},
-	{"vgpu", abi.GPU_VIRTUALIZATION_MODE_VGPU},
-	{"host_vgpu", abi.GPU_VIRTUALIZATION_MODE_HOST_VGPU},
-	{"host_vsga", abi.GPU_VIRTUALIZATION_MODE_HOST_VSGA},
-}
-
 // ComputeMode decides who may compute on the GPU.
 func (t *Tx) ComputeMode(i int, mode abi.ComputeMode_t) abi.Return {
-	name, ok := keyOf(ComputeModes, mode)
+	name, ok := words.KeyOf(words.ComputeModes, mode)
 	d, err := t.Device(i)
 	switch {
 	case !ok:
@@ -115,7 +92,7 @@ func (t *Tx) ComputeMode(i int, mode abi.ComputeMode_t) abi.Return {
 
 // OperationMode is the GPU operation mode after the next reset.
 func (t *Tx) OperationMode(i int, mode abi.GpuOperationMode_t) abi.Return {
-	name, ok := keyOf(OperationModes, mode)
+	name, ok := words.KeyOf(words.OperationModes, mode)
 	d, err := t.Device(i)
 	switch {
 	case !ok:
@@ -128,7 +105,7 @@ func (t *Tx) OperationMode(i int, mode abi.GpuOperationMode_t) abi.Return {
 
 // VirtualizationMode makes a vGPU host of the GPU, or nothing. A GPU inside of a virtual machine cannot change its part.
 func (t *Tx) VirtualizationMode(i int, mode abi.GpuVirtualizationMode_t) abi.Return {
-	name, ok := keyOf(VirtualizationModes, mode)
+	name, ok := words.KeyOf(words.VirtualizationModes, mode)
 	d, err := t.Device(i)
 	switch {
 	case !ok:

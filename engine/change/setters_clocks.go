@@ -5,6 +5,7 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // older says that a GPU is of a generation before another one. One of unknown generation is not.
@@ -181,7 +182,7 @@ func (t *Tx) ClockOffset(i int, domain abi.ClockType_t, mhz int32) abi.Return {
 }
 
 // PowerMizerModes are NVML's numbers of the PowerMizer modes that a profile names.
-var PowerMizerModes = Table[string, uint32]{
+var PowerMizerModes = words.Table[string, uint32]{
 	{"adaptive", abi.POWER_MIZER_MODE_ADAPTIVE}, {"prefer_maximum", abi.POWER_MIZER_MODE_PREFER_MAXIMUM_PERFORMANCE},
 	{"auto", abi.POWER_MIZER_MODE_AUTO}, {"prefer_consistent", abi.POWER_MIZER_MODE_PREFER_CONSISTENT_PERFORMANCE},
 }
@@ -202,7 +203,7 @@ func (t *Tx) PowerMizerMode(i int, mode uint32) abi.Return {
 	if err != nil || !d.PowerMizer.Mode.Valid {
 		return abi.ERROR_NOT_SUPPORTED
 	}
-	name, ok := keyOf(PowerMizerModes, mode)
+	name, ok := words.KeyOf(PowerMizerModes, mode)
 	if !ok || SupportedPowerMizerModes(d)&(1<<mode) == 0 {
 		return abi.ERROR_INVALID_ARGUMENT
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // PowerLimit limits the power of the GPU, or of the module that carries it and the CPU, to a number of mW.
@@ -50,7 +51,7 @@ func (t *Tx) SmoothingProfile(i int, number uint32) abi.Return {
 }
 
 // smoothingParameters are the parameters of a profile of power smoothing, by their numbers.
-var smoothingParameters = Table[uint32, func(*profiles.SmoothingProfile) *profiles.Opt[float64]]{
+var smoothingParameters = words.Table[uint32, func(*profiles.SmoothingProfile) *profiles.Opt[float64]]{
 	{abi.POWER_SMOOTHING_PROFILE_PARAM_PERCENT_TMP_FLOOR, func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.FloorPercent }},
 	{abi.POWER_SMOOTHING_PROFILE_PARAM_RAMP_UP_RATE, func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.RampUpRate }},
 	{abi.POWER_SMOOTHING_PROFILE_PARAM_RAMP_DOWN_RATE, func(p *profiles.SmoothingProfile) *profiles.Opt[float64] { return &p.RampDownRate }},

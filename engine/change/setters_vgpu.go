@@ -5,17 +5,18 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // VGPUPolicies are NVML's numbers of the scheduler policies that a profile names.
-var VGPUPolicies = Table[string, uint32]{
+var VGPUPolicies = words.Table[string, uint32]{
 	{"best_effort", abi.VGPU_SCHEDULER_POLICY_BEST_EFFORT},
 	{"equal_share", abi.VGPU_SCHEDULER_POLICY_EQUAL_SHARE},
 	{"fixed_share", abi.VGPU_SCHEDULER_POLICY_FIXED_SHARE},
 }
 
 // VGPUARRModes are NVML's numbers of the modes of adaptive round robin that a profile names.
-var VGPUARRModes = Table[string, uint32]{
+var VGPUARRModes = words.Table[string, uint32]{
 	{"default", abi.VGPU_SCHEDULER_ARR_DEFAULT},
 	{"disabled", abi.VGPU_SCHEDULER_ARR_DISABLE},
 	{"enabled", abi.VGPU_SCHEDULER_ARR_ENABLE},
@@ -62,8 +63,8 @@ func (t *Tx) VGPUScheduler(i int, instance profiles.Opt[uint32], want VGPUSchedu
 	}
 	can := &s.Device.VGPU.Scheduler
 	graphics, known := VGPUEngines(want.Engine)
-	policy, ok := keyOf(VGPUPolicies, want.Policy)
-	mode, named := keyOf(VGPUARRModes, want.ARRMode.Or(abi.VGPU_SCHEDULER_ARR_DEFAULT))
+	policy, ok := words.KeyOf(VGPUPolicies, want.Policy)
+	mode, named := words.KeyOf(VGPUARRModes, want.ARRMode.Or(abi.VGPU_SCHEDULER_ARR_DEFAULT))
 	switch {
 	case len(can.Supported) == 0 || len(s.Instances()) > 0 || known && !graphics:
 		return abi.ERROR_NOT_SUPPORTED

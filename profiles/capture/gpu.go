@@ -9,6 +9,7 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles/draft"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // identity makes what tells the GPU from others. What is replaced keeps the relations: what was equal stays equal.
@@ -306,7 +307,7 @@ func (g *gpu) fabric() {
 		return
 	}
 	state, _ := a.number("gpuFabricInfo.state")
-	g.set("fabric.state", function, named(fabricStates).node(state, "", g.options))
+	g.set("fabric.state", function, named(words.FabricStates).node(state, "", g.options))
 	if id, ok := a.text("gpuFabricInfo.clusterUuid"); ok {
 		id += strings.Repeat("0", 32)
 		uuid := fmt.Sprintf("%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:32])
@@ -322,7 +323,7 @@ func (g *gpu) fabric() {
 		g.set("fabric.health_mask", function, uintNode(n))
 	}
 	if n, ok := a.number("gpuFabricInfo.healthSummary"); ok {
-		if node := named(healthSummaries).node(n, "", g.options); node != nil {
+		if node := named(words.HealthSummaries).node(n, "", g.options); node != nil {
 			g.set("fabric.health_summary", function, node)
 		}
 	}

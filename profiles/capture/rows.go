@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/profiles/words"
 )
 
 // row says which answer a key of a GPU is made of.
@@ -38,10 +39,13 @@ var (
 	}}
 )
 
-func named[N ~uint8 | ~uint32 | ~int32](names map[string]N) form {
+// named is the form of a number that profiles have a word for: of several, the first one.
+func named[N ~uint8 | ~uint32 | ~int32](all words.Table[string, N]) form {
 	f := form{names: map[uint64]string{}}
-	for name, n := range names {
-		f.names[uint64(n)] = name
+	for _, w := range all {
+		if _, known := f.names[uint64(w.Value)]; !known {
+			f.names[uint64(w.Value)] = w.Key
+		}
 	}
 	return f
 }
@@ -52,8 +56,8 @@ func field(id uint32) string { return fmt.Sprintf("field %d", id) }
 // rows are the keys that one answer gives. Of several rows of a key, the first that has a value gives it.
 var rows = []row{
 	{"name", "nvmlDeviceGetName", "", "name", plain},
-	{"brand", "nvmlDeviceGetBrand", "", "type", named(brands)},
-	{"architecture", "nvmlDeviceGetArchitecture", "", "arch", named(architectures)},
+	{"brand", "nvmlDeviceGetBrand", "", "type", named(words.Brands)},
+	{"architecture", "nvmlDeviceGetArchitecture", "", "arch", named(words.Architectures)},
 	{"compute_capability.major", "nvmlDeviceGetCudaComputeCapability", "", "major", plain},
 	{"compute_capability.minor", "nvmlDeviceGetCudaComputeCapability", "", "minor", plain},
 	{"num_gpu_cores", "nvmlDeviceGetNumGpuCores", "", "numCores", plain},
@@ -63,9 +67,9 @@ var rows = []row{
 	{"vbios_version", "nvmlDeviceGetVbiosVersion", "", "version", plain},
 	{"hostname", "nvmlDeviceGetHostname_v1", "", "hostname.value", form{private: true}},
 	{"irq", "nvmlDeviceGetIrqNum", "", "irqNum", plain},
-	{"addressing_mode", "nvmlDeviceGetAddressingMode", "", "mode.value", named(addressingModes)},
-	{"addressing_mode", "nvmlInternalSlot242", "", "mode", named(addressingModes)},
-	{"recovery_action", field(abi.FI_DEV_GET_GPU_RECOVERY_ACTION), "0", "value", named(recoveryActions)},
+	{"addressing_mode", "nvmlDeviceGetAddressingMode", "", "mode.value", named(words.AddressingModes)},
+	{"addressing_mode", "nvmlInternalSlot242", "", "mode", named(words.AddressingModes)},
+	{"recovery_action", field(abi.FI_DEV_GET_GPU_RECOVERY_ACTION), "0", "value", named(words.RecoveryActions)},
 	{"reset_status.required", field(abi.FI_DEV_RESET_STATUS), "0", "value", yes},
 	{"reset_status.drain_and_reset", field(abi.FI_DEV_DRAIN_AND_RESET_STATUS), "0", "value", yes},
 
@@ -114,7 +118,7 @@ var rows = []row{
 	{"power.average_draw_mw", field(abi.FI_DEV_POWER_AVERAGE), "0", "value", plain},
 	{"power.power_state", "nvmlDeviceGetPowerState", "", "pState", pstate},
 	{"power.total_energy_consumption_mj", "nvmlDeviceGetTotalEnergyConsumption", "", "energy", plain},
-	{"power.source", "nvmlDeviceGetPowerSource", "", "powerSource", named(powerSources)},
+	{"power.source", "nvmlDeviceGetPowerSource", "", "powerSource", named(words.PowerSources)},
 	{"power.smoothing", field(abi.FI_PWR_SMOOTHING_ENABLED), "0", "value", mode},
 	{"voltage.graphics_uv", "nvmlInternalSlot209", "", "voltage", plain},
 	{"memory_power.current_draw_mw", field(abi.FI_DEV_POWER_INSTANT), "2", "value", plain},
@@ -216,15 +220,15 @@ var rows = []row{
 	{"display.mode", "nvmlDeviceGetDisplayMode", "", "display", mode},
 	{"display.active", "nvmlDeviceGetDisplayActive", "", "isActive", mode},
 	{"persistence_mode", "nvmlDeviceGetPersistenceMode", "", "mode", mode},
-	{"compute_mode", "nvmlDeviceGetComputeMode", "", "mode", named(computeModes)},
-	{"gpu_operation_mode.current", "nvmlDeviceGetGpuOperationMode", "", "current", named(operationModes)},
-	{"gpu_operation_mode.pending", "nvmlDeviceGetGpuOperationMode", "", "pending", named(operationModes)},
-	{"driver_model.current", "nvmlDeviceGetDriverModel_v2", "", "current", named(driverModels)},
-	{"driver_model.current", "nvmlDeviceGetDriverModel", "", "current", named(driverModels)},
-	{"driver_model.pending", "nvmlDeviceGetDriverModel_v2", "", "pending", named(driverModels)},
-	{"driver_model.pending", "nvmlDeviceGetDriverModel", "", "pending", named(driverModels)},
-	{"virtualization.mode", "nvmlDeviceGetVirtualizationMode", "", "pVirtualMode", named(virtualizationModes)},
-	{"virtualization.host_vgpu_mode", "nvmlDeviceGetHostVgpuMode", "", "pHostVgpuMode", named(hostModes)},
+	{"compute_mode", "nvmlDeviceGetComputeMode", "", "mode", named(words.ComputeModes)},
+	{"gpu_operation_mode.current", "nvmlDeviceGetGpuOperationMode", "", "current", named(words.OperationModes)},
+	{"gpu_operation_mode.pending", "nvmlDeviceGetGpuOperationMode", "", "pending", named(words.OperationModes)},
+	{"driver_model.current", "nvmlDeviceGetDriverModel_v2", "", "current", named(words.DriverModels)},
+	{"driver_model.current", "nvmlDeviceGetDriverModel", "", "current", named(words.DriverModels)},
+	{"driver_model.pending", "nvmlDeviceGetDriverModel_v2", "", "pending", named(words.DriverModels)},
+	{"driver_model.pending", "nvmlDeviceGetDriverModel", "", "pending", named(words.DriverModels)},
+	{"virtualization.mode", "nvmlDeviceGetVirtualizationMode", "", "pVirtualMode", named(words.VirtualizationModes)},
+	{"virtualization.host_vgpu_mode", "nvmlDeviceGetHostVgpuMode", "", "pHostVgpuMode", named(words.HostModes)},
 	{"c2c_mode", "nvmlDeviceGetC2cModeInfoV", "", "c2cModeInfo.isC2cEnabled", mode},
 	{"sparse_operation_mode", "nvmlInternalSlot243", "", "mode", mode},
 	{"mig.mode_current", "nvmlDeviceGetMigMode", "", "currentMode", mode},
@@ -239,7 +243,7 @@ var rows = []row{
 	{"platform.slot_number", "nvmlDeviceGetPlatformInfo", "", "platformInfo.slotNumber", known},
 	{"platform.tray_index", "nvmlDeviceGetPlatformInfo", "", "platformInfo.trayIndex", known},
 	{"platform.host_id", "nvmlDeviceGetPlatformInfo", "", "platformInfo.hostId", known},
-	{"platform.peer_type", "nvmlDeviceGetPlatformInfo", "", "platformInfo.peerType", named(peerTypes)},
+	{"platform.peer_type", "nvmlDeviceGetPlatformInfo", "", "platformInfo.peerType", named(words.PeerTypes)},
 	{"platform.module_id", "nvmlDeviceGetPlatformInfo", "", "platformInfo.moduleId", known},
 	{"platform.module_id", "nvmlDeviceGetModuleId", "", "moduleId", form{not: []uint64{0}}},
 
@@ -268,59 +272,6 @@ var reasons = []struct {
 
 // eccLocations are the keys of memory locations, by NVML's numbers.
 var eccLocations = []string{"l1_cache", "l2_cache", "device_memory", "register_file", "texture_memory", "texture_shm", "cbu", "sram"}
-
-var brands = map[string]abi.BrandType_t{
-	"unknown": abi.BRAND_UNKNOWN, "quadro": abi.BRAND_QUADRO, "tesla": abi.BRAND_TESLA, "nvs": abi.BRAND_NVS, "grid": abi.BRAND_GRID,
-	"geforce": abi.BRAND_GEFORCE, "titan": abi.BRAND_TITAN, "nvidia_vapps": abi.BRAND_NVIDIA_VAPPS, "nvidia_vpc": abi.BRAND_NVIDIA_VPC,
-	"nvidia_vcs": abi.BRAND_NVIDIA_VCS, "nvidia_vws": abi.BRAND_NVIDIA_VWS, "nvidia_cloud_gaming": abi.BRAND_NVIDIA_CLOUD_GAMING,
-	"quadro_rtx": abi.BRAND_QUADRO_RTX, "nvidia_rtx": abi.BRAND_NVIDIA_RTX, "nvidia": abi.BRAND_NVIDIA, "geforce_rtx": abi.BRAND_GEFORCE_RTX,
-	"titan_rtx": abi.BRAND_TITAN_RTX,
-}
-
-var architectures = map[string]uint32{
-	"kepler": abi.DEVICE_ARCH_KEPLER, "maxwell": abi.DEVICE_ARCH_MAXWELL, "pascal": abi.DEVICE_ARCH_PASCAL, "volta": abi.DEVICE_ARCH_VOLTA,
-	"turing": abi.DEVICE_ARCH_TURING, "ampere": abi.DEVICE_ARCH_AMPERE, "ada": abi.DEVICE_ARCH_ADA, "hopper": abi.DEVICE_ARCH_HOPPER,
-	"blackwell": abi.DEVICE_ARCH_BLACKWELL,
-}
-
-var addressingModes = map[string]abi.DeviceAddressingModeType_t{
-	"none": abi.DEVICE_ADDRESSING_MODE_NONE, "hmm": abi.DEVICE_ADDRESSING_MODE_HMM, "ats": abi.DEVICE_ADDRESSING_MODE_ATS,
-}
-
-var recoveryActions = map[string]abi.DeviceGpuRecoveryAction_t{
-	"none": abi.GPU_RECOVERY_ACTION_NONE, "gpu_reset": abi.GPU_RECOVERY_ACTION_GPU_RESET, "node_reboot": abi.GPU_RECOVERY_ACTION_NODE_REBOOT,
-	"drain_p2p": abi.GPU_RECOVERY_ACTION_DRAIN_P2P, "drain_and_reset": abi.GPU_RECOVERY_ACTION_DRAIN_AND_RESET,
-}
-
-var powerSources = map[string]uint32{"ac": abi.POWER_SOURCE_AC, "battery": abi.POWER_SOURCE_BATTERY, "undersized": abi.POWER_SOURCE_UNDERSIZED}
-
-var computeModes = map[string]abi.ComputeMode_t{
-	"default": abi.COMPUTEMODE_DEFAULT, "exclusive_thread": abi.COMPUTEMODE_EXCLUSIVE_THREAD,
-	"prohibited": abi.COMPUTEMODE_PROHIBITED, "exclusive_process": abi.COMPUTEMODE_EXCLUSIVE_PROCESS,
-}
-
-var operationModes = map[string]abi.GpuOperationMode_t{"all_on": abi.GOM_ALL_ON, "compute": abi.GOM_COMPUTE, "low_dp": abi.GOM_LOW_DP}
-
-var driverModels = map[string]abi.DriverModel_t{"wddm": abi.DRIVER_WDDM, "wdm": abi.DRIVER_WDM, "mcdm": abi.DRIVER_MCDM}
-
-var virtualizationModes = map[string]abi.GpuVirtualizationMode_t{
-	"none": abi.GPU_VIRTUALIZATION_MODE_NONE, "passthrough": abi.GPU_VIRTUALIZATION_MODE_PASSTHROUGH, "vgpu": abi.GPU_VIRTUALIZATION_MODE_VGPU,
-	"host_vgpu": abi.GPU_VIRTUALIZATION_MODE_HOST_VGPU, "host_vsga": abi.GPU_VIRTUALIZATION_MODE_HOST_VSGA,
-}
-
-var hostModes = map[string]abi.HostVgpuMode_t{"non_sriov": abi.HOST_VGPU_MODE_NON_SRIOV, "sriov": abi.HOST_VGPU_MODE_SRIOV}
-
-var peerTypes = map[string]uint8{"direct_connected": 0, "switch_connected": 1}
-
-var fabricStates = map[string]uint8{
-	"not_supported": abi.GPU_FABRIC_STATE_NOT_SUPPORTED, "not_started": abi.GPU_FABRIC_STATE_NOT_STARTED,
-	"in_progress": abi.GPU_FABRIC_STATE_IN_PROGRESS, "completed": abi.GPU_FABRIC_STATE_COMPLETED,
-}
-
-var healthSummaries = map[string]uint8{
-	"not_supported": abi.GPU_FABRIC_HEALTH_SUMMARY_NOT_SUPPORTED, "healthy": abi.GPU_FABRIC_HEALTH_SUMMARY_HEALTHY,
-	"unhealthy": abi.GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY, "limited_capacity": abi.GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY,
-}
 
 var linkVersions = map[abi.NvlinkVersion_t]uint32{
 	abi.NVLINK_VERSION_1_0: 1, abi.NVLINK_VERSION_2_0: 2, abi.NVLINK_VERSION_2_2: 2, abi.NVLINK_VERSION_3_0: 3, abi.NVLINK_VERSION_3_1: 3,

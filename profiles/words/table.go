@@ -1,4 +1,4 @@
-package change
+package words
 
 // Table gives each key a value. It is for the few dozen words and numbers of NVML: unlike a map, which would be filled in each
 // process that loads the library, it lies in the library's file as it is.
@@ -23,8 +23,8 @@ func (t Table[K, V]) Of(key K) V {
 	return value
 }
 
-// keyOf returns the key of a value, and whether there is one.
-func keyOf[K, V comparable](t Table[K, V], value V) (key K, known bool) {
+// KeyOf returns the key of a value, and whether there is one.
+func KeyOf[K, V comparable](t Table[K, V], value V) (key K, known bool) {
 	for i := range t {
 		if t[i].Value == value {
 			return t[i].Key, true
