@@ -377,3 +377,5 @@ release: lib bin
 	go run ./release --version '$(VERSION)' --arch $(FOR) --built $(stage) --native dist/bin --coverage $(stage)/coverage.json \
 	  --output dist $(if $(filter no,$(PACKAGES)),--no-packages)
 endif
+
+include kubernetes/Makefile
