@@ -209,7 +209,8 @@ bin: $(out)/bin/nvidia-imex | $(out)/bin
 	go run ./library/goruntime launcher "$$overlay"; \
 	export CGO_ENABLED=0; \
 	$(go_build) -trimpath -overlay "$$overlay/overlay.json" -o $(out)/bin/ ./cmd/nvmlfab; \
-	$(go_build) -trimpath -o $(out)/bin/ ./cmd/vgpuctl ./cmd/mock-ib
+	$(go_build) -trimpath -o $(out)/bin/ ./cmd/vgpuctl ./cmd/mock-ib; \
+	$(go_build) -trimpath -buildvcs=false -ldflags '-s -w' -o $(out)/bin/ ./cmd/nvmlfab-hook
 
 # nvidia-imex hands on what Go's runtime would change in a process.
 $(out)/bin/nvidia-imex: $(filter-out %_test.go,$(wildcard cmd/nvidia-imex/*.go)) $(overlay) dist/unpatched go.mod Makefile | $(out)/bin
@@ -372,7 +373,7 @@ release: lib bin
 	go run ./library/goruntime launcher "$(CURDIR)/$(stage)/overlay"; \
 	export CGO_ENABLED=0; flags='-trimpath -buildvcs=false'; \
 	$(go_build) $$flags -overlay $(stage)/overlay/overlay.json -ldflags '-s -w -X main.version=$(VERSION)' -o $(stage)/bin/ ./cmd/nvmlfab; \
-	$(go_build) $$flags -ldflags '-s -w -X main.version=$(VERSION)' -o $(stage)/bin/ ./cmd/vgpuctl ./cmd/mock-ib; \
+	$(go_build) $$flags -ldflags '-s -w -X main.version=$(VERSION)' -o $(stage)/bin/ ./cmd/vgpuctl ./cmd/mock-ib ./cmd/nvmlfab-hook; \
 	$(generator) --stats --json > $(stage)/coverage.json; \
 	go run ./release --version '$(VERSION)' --arch $(FOR) --built $(stage) --native dist/bin --coverage $(stage)/coverage.json \
 	  --output dist $(if $(filter no,$(PACKAGES)),--no-packages)

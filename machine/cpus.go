@@ -2,8 +2,11 @@ package machine
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+
+	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
 // cpus writes the machine's CPUs and NUMA nodes, where the profile's topology gives them: a package for each node, with a
@@ -76,4 +79,17 @@ func (b *builder) node(id uint32, ids, cpus []uint32) {
 		put("package_cpus", mask(cpus))
 		put("package_cpus_list", ranges10(cpus))
 	}
+}
+
+// OnlineCPUs are this machine's online CPUs, ascending.
+func OnlineCPUs() []uint32 {
+	text, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return nil
+	}
+	var cpus profiles.CPUSet
+	if cpus.UnmarshalText([]byte(strings.TrimSpace(string(text)))) != nil {
+		return nil
+	}
+	return cpus
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvmlfab/nvmlfab/engine/state"
 )
 
 // merger mounts a staged tree over the machine's own files, in the mount namespace of the thread it runs on. What the
@@ -343,20 +345,48 @@ func (m *merger) mergeAll(tree *Tree, parts ...string) error {
 	return nil
 }
 
+// inContainer is how paths in a container are followed: without leaving it, and over no link.
+const inContainer = unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS
+
 // ShowInContainer mounts the tree's /sys and /proc, and its profile if it has one, over those of a container that is being
-// made, whose root is top. It follows no link in there, and stays there whatever becomes of the container's folders meanwhile.
-func (t *Tree) ShowInContainer(top string) error {
-	fd, err := unix.Open(top, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &fs.PathError{Op: "open", Path: top, Err: err}
-	}
-	defer unix.Close(fd)
+// made, whose root is open as top. It follows no link in there, and stays there whatever becomes of the container's folders
+// meanwhile.
+func (t *Tree) ShowInContainer(top int) error {
 	defer noUmask()()
-	m := merger{top: fd, resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS}
+	m := merger{top: top, resolve: inContainer}
 	if n := t.Find(ProfileFile); n != nil {
 		if err := m.replace(ProfileFile, n); err != nil {
 			return err
 		}
 	}
 	return m.mergeAll(t, "sys", "proc")
+}
+
+// ShowState mounts a state directory where a container looks for it, which must be a folder there. Unless the container may
+// write, it is read-only.
+func ShowState(top int, dir string, writable bool) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("the state directory %s in the container: %w", dir, err)
+		}
+	}()
+	m := merger{top: top, resolve: inContainer}
+	at, err := m.open(state.MountPoint)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	mount, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(mount)
+	if err := attach(mount, at, ""); err != nil {
+		return err
+	}
+	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	if !writable {
+		flags |= unix.MS_RDONLY
+	}
+	return unix.Mount("", fmt.Sprintf("/proc/self/fd/%d", mount), "", flags, "")
 }

@@ -53,12 +53,12 @@ func TestLibraryCache(t *testing.T) {
 	}
 }
 
-func TestCompareNames(t *testing.T) {
+func TestCompareLibraries(t *testing.T) {
 	order := []string{"", "liba.so", "libb.so", "libb.so.1", "libb.so.2", "libb.so.10", "libbc.so"}
 	for i, a := range order {
 		for j, b := range order {
-			assert.Equal(t, i < j, compareNames(a, b) < 0, "%q %q", a, b)
-			assert.Equal(t, i == j, compareNames(a, b) == 0, "%q %q", a, b)
+			assert.Equal(t, i < j, CompareLibraries(a, b) < 0, "%q %q", a, b)
+			assert.Equal(t, i == j, CompareLibraries(a, b) == 0, "%q %q", a, b)
 		}
 	}
 }

@@ -28,6 +28,8 @@ type Options struct {
 	CUDA string
 	// SMI is an nvidia-smi to copy; none if empty.
 	SMI string
+	// Hook is the hook of container runtimes to copy; none if empty.
+	Hook string
 	// State is the state directory as links in the tree lead to it: an absolute path, or one from the tree's root, such as
 	// ../root.state. Without it the folders of MIG instances are empty.
 	State string
@@ -37,12 +39,17 @@ type Options struct {
 	Host string
 	// Description is the text of the fabric's description; empty if the host is alone in it.
 	Description string
+	// Contained says that the tree is a container's, in which the driver makes no device nodes of its own.
+	Contained bool
 	// Profile is the text of a profile file, for programs that see the tree elsewhere than on this machine; none if empty.
 	Profile string
 }
 
 // LibraryDir is the folder of a tree that the driver's libraries are in.
 const LibraryDir = "usr/lib/x86_64-linux-gnu"
+
+// HookFile is where a tree has the hook that NVIDIA_CDI_HOOK_PATH names.
+const HookFile = "usr/bin/nvmlfab-hook"
 
 // ProfileFile is where a tree has the profile that it was made from.
 const ProfileFile = state.ProfileFile
@@ -168,6 +175,9 @@ func (b *builder) nodes() {
 func (b *builder) libraries() {
 	if smi := b.options.SMI; smi != "" {
 		b.tree.put("usr/bin/nvidia-smi", &Node{Mode: 0o755, Source: smi})
+	}
+	if hook := b.options.Hook; hook != "" {
+		b.tree.put(HookFile, &Node{Mode: 0o755, Source: hook})
 	}
 	if text := b.options.Profile; text != "" {
 		b.tree.file(ProfileFile, text)
@@ -298,7 +308,11 @@ func (b *builder) procDriver() {
 		module = fmt.Sprintf("NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build  (nvmlfab)  %s", b.driver, built)
 	}
 	b.tree.file(dir+"/version", "NVRM version: "+module+"\nGCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n")
-	b.tree.file(dir+"/params", params)
+	text := params
+	if b.options.Contained {
+		text = strings.Replace(text, "ModifyDeviceFiles: 1", "ModifyDeviceFiles: 0", 1)
+	}
+	b.tree.file(dir+"/params", text)
 	b.tree.file(dir+"/registry", "Binary: \"\"\n")
 	b.capabilities(dir + "/capabilities")
 	b.tree.dir(dir + "/patches")

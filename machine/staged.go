@@ -23,17 +23,22 @@ type Staged struct {
 	Source change.Source
 }
 
-// OpenStaged opens the tree that is staged at a root.
-func OpenStaged(root string) (*Staged, error) {
-	path := filepath.Join(root, ProfileFile)
-	text, err := os.ReadFile(path)
+// StagedProfile is the text of the profile of the tree that is staged at a root.
+func StagedProfile(root string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(root, ProfileFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("nothing is staged in %s: run nvmlfab stage --root %[1]s", root)
 	}
+	return text, err
+}
+
+// OpenStaged opens the tree that is staged at a root.
+func OpenStaged(root string) (*Staged, error) {
+	text, err := StagedProfile(root)
 	if err != nil {
 		return nil, err
 	}
-	s := &Staged{Base: profiles.Base{Name: path, Text: text}}
+	s := &Staged{Base: profiles.Base{Name: filepath.Join(root, ProfileFile), Text: text}}
 	if s.Source.Board, err = s.Base.With(); err != nil {
 		return nil, err
 	}

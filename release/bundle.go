@@ -171,9 +171,15 @@ var places = []struct{ from, to string }{
 	{"LICENSE", "usr/share/doc/nvmlfab/copyright"},
 }
 
-// commands are the programs that a package links into /usr/bin. nvidia-imex is not among them: it would be in the place of
-// NVIDIA's.
+// commands are the programs that a package links into /usr/bin.
 var commands = []string{"nvmlfab", "vgpuctl", "mock-ib"}
+
+// others are the programs that it does not link, and what each does: the one would be in the place of NVIDIA's, and the other is of
+// use only in a staged folder, where nvmlfab stage puts it.
+var others = map[string]string{
+	"nvidia-imex":  "starts NVIDIA's IMEX daemon on a machine without GPUs",
+	"nvmlfab-hook": "shows a container the GPUs of a staged machine",
+}
 
 // installed are the files as a package installs them. The libraries stay in the release's own folder, where the dynamic linker
 // finds them only if somebody says so; the driver's, if there is one, stay what they are.

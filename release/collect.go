@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,7 +31,7 @@ func collect(f flags) (*bundle, error) {
 
 // addPrograms adds the commands.
 func (b *bundle) addPrograms(f flags) error {
-	for _, name := range append([]string{"nvidia-imex"}, commands...) {
+	for _, name := range append(slices.Collect(maps.Keys(others)), commands...) {
 		if err := b.addFile("bin/"+name, filepath.Join(f.Built, "bin", name), 0o755); err != nil {
 			return err
 		}
@@ -169,13 +170,15 @@ func (b *bundle) addManual(f flags) error {
 			}
 		}
 	}
-	source, err := parser.ParseFile(token.NewFileSet(), "cmd/nvidia-imex/main.go", nil, parser.ParseComments|parser.PackageClauseOnly)
-	if err != nil {
-		return err
-	}
-	page := page("nvidia-imex", "starts NVIDIA's IMEX daemon on a machine without GPUs", "nvidia-imex [ARGUMENT...]\n\n"+source.Doc.Text())
-	if err := b.add(file{path: "man/man1/nvidia-imex.1", mode: 0o644, content: []byte(page)}); err != nil {
-		return err
+	for name, summary := range others {
+		source, err := parser.ParseFile(token.NewFileSet(), "cmd/"+name+"/main.go", nil, parser.ParseComments|parser.PackageClauseOnly)
+		if err != nil {
+			return err
+		}
+		page := page(name, summary, name+" [ARGUMENT...]\n\n"+source.Doc.Text())
+		if err := b.add(file{path: "man/man1/" + name + ".1", mode: 0o644, content: []byte(page)}); err != nil {
+			return err
+		}
 	}
 	for shell, name := range map[string]string{"bash": "nvmlfab.bash", "zsh": "_nvmlfab", "fish": "nvmlfab.fish"} {
 		script, err := output(filepath.Join(f.Native, "nvmlfab"), "completion", shell)

@@ -114,7 +114,7 @@ func TestRelease(t *testing.T) {
 	groff := fetched(t, "groff", "groff")
 	share := filepath.Join(filepath.Dir(groff), "..", "share", "groff", "1.22.4")
 	format := []string{"GROFF_BIN_PATH=" + filepath.Dir(groff), "GROFF_FONT_PATH=" + filepath.Join(share, "font"), "GROFF_TMAC_PATH=" + filepath.Join(share, "tmac")}
-	for _, page := range []string{"nvmlfab", "nvmlfab-run", "nvmlfab-mig-create", "vgpuctl", "vgpuctl-policy-set", "mock-ib", "nvidia-imex"} {
+	for _, page := range []string{"nvmlfab", "nvmlfab-run", "nvmlfab-mig-create", "vgpuctl", "vgpuctl-policy-set", "mock-ib", "nvidia-imex", "nvmlfab-hook"} {
 		page := run(t, format, groff, "-man", "-Tutf8", "-ww", "-P-c", "-P-b", "-P-u", filepath.Join(bundle, "man/man1", page+".1")).succeeds(t)
 		assert.Empty(t, page.stderr)
 		assert.Contains(t, page.stdout, "DESCRIPTION")

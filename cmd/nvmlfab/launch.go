@@ -113,19 +113,6 @@ func (p *profile) setProfile(changed string) error {
 	}
 }
 
-// onlineCPUs are this machine's online CPUs, ascending.
-func onlineCPUs() []uint32 {
-	text, err := os.ReadFile("/sys/devices/system/cpu/online")
-	if err != nil {
-		return nil
-	}
-	var cpus profiles.CPUSet
-	if cpus.UnmarshalText([]byte(strings.TrimSpace(string(text)))) != nil {
-		return nil
-	}
-	return cpus
-}
-
 // declare writes the MIG instances that the profile gives GPUs into a state directory, so that they have files as any other.
 // A directory that this process may not write stays as it is.
 func declare(dir string, board *profiles.Board) error {
@@ -148,7 +135,7 @@ func declare(dir string, board *profiles.Board) error {
 // showNamespace shows the board to programs in this mount namespace, with a state directory; a fresh one if lasting is empty.
 // InfiniBand adapters are shown as flags say.
 func (p *profile) showNamespace(libraries string, system bool, lasting string, ib ibFlags) error {
-	options := machine.Options{CPUs: onlineCPUs(), System: system, Libraries: libraries, CUDA: libcuda(), State: machine.LaunchState}
+	options := machine.Options{CPUs: machine.OnlineCPUs(), System: system, Libraries: libraries, CUDA: libcuda(), State: machine.LaunchState}
 	if err := ib.adapters(p, &options); err != nil {
 		return err
 	}

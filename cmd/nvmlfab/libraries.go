@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/nvmlfab/nvmlfab/generated/abi"
+	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
@@ -69,6 +70,15 @@ func findVersion(name string) (string, error) {
 // libcuda is the path of the libcuda without devices; empty if it has not been built.
 func libcuda() string {
 	path := filepath.Join(home(), "lib", "libcuda-none.so.1")
+	if !exists(path) {
+		return ""
+	}
+	return path
+}
+
+// containerHook is the path of the hook for containers; empty if it has not been built.
+func containerHook() string {
+	path := filepath.Join(home(), "bin", filepath.Base(machine.HookFile))
 	if !exists(path) {
 		return ""
 	}

@@ -16,6 +16,8 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
 	"github.com/nvmlfab/nvmlfab/engine/state"
+	"github.com/nvmlfab/nvmlfab/machine"
+	"github.com/nvmlfab/nvmlfab/profiles"
 )
 
 func TestStageCommand(t *testing.T) {
@@ -27,7 +29,7 @@ func TestStageCommand(t *testing.T) {
 	} {
 		assert.FileExists(t, filepath.Join(root, name))
 	}
-	board, _, err := stagedBoard(root)
+	board, err := boardOf(root)
 	require.NoError(t, err)
 	assert.Len(t, board.Devices, 2)
 	assert.Equal(t, "535.1", board.System.DriverVersion.Value)
@@ -58,6 +60,15 @@ func TestStageCommand(t *testing.T) {
 	}
 }
 
+// boardOf is the board of a staged folder.
+func boardOf(root string) (*profiles.Board, error) {
+	s, err := machine.OpenStaged(root)
+	if err != nil {
+		return nil, err
+	}
+	return s.Source.Board, nil
+}
+
 // TestCDI: the official CDI library reads the specification and finds every GPU by index, by UUID and in "all".
 func TestCDI(t *testing.T) {
 	dir := t.TempDir()
@@ -70,7 +81,7 @@ func TestCDI(t *testing.T) {
 	cache, err := cdi.NewCache(cdi.WithSpecDirs(filepath.Dir(file)), cdi.WithAutoRefresh(false))
 	require.NoError(t, err)
 	require.Empty(t, cache.GetErrors())
-	board, _, err := stagedBoard(root)
+	board, err := boardOf(root)
 	require.NoError(t, err)
 	uuid := string(board.Devices[1].UUID)
 	want := []string{"nvidia.com/gpu=0", "nvidia.com/gpu=1", "nvidia.com/gpu=" + uuid, "nvidia.com/gpu=" + string(board.Devices[0].UUID), "nvidia.com/gpu=all"}

@@ -272,26 +272,6 @@ func TestCDIMIG(t *testing.T) {
 	assert.Equal(t, []string{"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap2"}, nodes["0"])
 	assert.Contains(t, nodes, "0:0")
 	assert.NotContains(t, nodes, "0:2")
-
-	// The hook shows a container with these nodes that MIG device alone.
-	top := t.TempDir()
-	for _, name := range want {
-		require.NoError(t, os.MkdirAll(filepath.Join(top, filepath.Dir(name)), 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(top, name), nil, 0o644))
-	}
-	container, err := os.OpenRoot(top)
-	require.NoError(t, err)
-	defer container.Close()
-	_, profile, err := stagedBoard(root)
-	require.NoError(t, err)
-	board, part, err := visible(container, profile)
-	require.NoError(t, err)
-	assert.Equal(t, []string{"gi8/ci0"}, board.Devices[0].MIG.Visible)
-	assert.Contains(t, part, "visible: [gi8/ci0]")
-	require.NoError(t, os.WriteFile(filepath.Join(top, "dev/nvidia-caps/nvidia-cap2"), nil, 0o644))
-	board, _, err = visible(container, profile)
-	require.NoError(t, err)
-	assert.Nil(t, board.Devices[0].MIG.Visible, "it may look at all")
 }
 
 // TestDeclaredInstances: the instances of a profile have their files as soon as it is staged.

@@ -34,7 +34,7 @@ func (p *profile) showPreloaded(libraries, program, lasting string, ib ibFlags) 
 	if err := preloadable(program); err != nil {
 		return err
 	}
-	options := machine.Options{CPUs: onlineCPUs(), Profile: string(p.source())}
+	options := machine.Options{CPUs: machine.OnlineCPUs(), Profile: string(p.source())}
 	if err := ib.adapters(p, &options); err != nil {
 		return err
 	}

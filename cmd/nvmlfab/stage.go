@@ -48,7 +48,7 @@ func (c stageCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	options := machine.Options{CPUs: onlineCPUs(), System: true, Libraries: libraries, CUDA: libcuda(), SMI: c.SMI, Profile: string(p.source())}
+	options := machine.Options{CPUs: machine.OnlineCPUs(), System: true, Libraries: libraries, CUDA: libcuda(), Hook: containerHook(), SMI: c.SMI, Profile: string(p.source())}
 	if any, err := p.infiniband(c.Fabric, &options); err != nil {
 		return err
 	} else if !any && c.Fabric != "" {

@@ -98,6 +98,7 @@ var entries = map[string]entry{
 	"udev":      {"bookworm", tools, "252", []string{"udev"}},
 	"nvtop":     {"bookworm", tools, "3.0.1", []string{"nvtop", "libncursesw6", "libtinfo6"}},
 	"nvitop":    {"trixie", nonFree, "1.5.0", []string{"nvitop"}},
+	"runc":      {"bookworm", tools, "1.1.5", []string{"runc", "libseccomp2"}},
 	"btop":      {"trixie", tools, "1.3.2", []string{"btop", "libc6", "libgcc-s1", "libstdc++6"}},
 	"hwloc-2.9": {"bookworm", tools, "2.9.0", []string{"hwloc-nox", "libhwloc15", "libhwloc-contrib-plugins", "libudev1", "libtinfo6"}},
 	"hwloc-2.12": {"trixie", tools, "2.12.0", []string{"hwloc-nox", "libhwloc15", "libhwloc-contrib-plugins", "libc6", "libudev1",

@@ -45,6 +45,7 @@ var imports = map[string][]string{
 	"profiles/capture":   {"profiles", "generated/abi", "generated/calls"}, // the latter by its package calls
 	"machine":            {"profiles", "engine/change", "engine/state", "generated/abi"},
 	"cmd/nvmlfab":        {"machine", "profiles", "engine/change", "engine/state", "generated/abi"},
+	"cmd/nvmlfab-hook":   {"machine", "engine/state"},
 	"cmd/nvidia-imex":    {},
 	"cmd/vgpuctl":        {"kernel/rm", "kernel/vgpuctl"},
 	"cmd/mock-ib":        {"profiles", "machine", "engine/change", "engine/state"},
