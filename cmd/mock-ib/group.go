@@ -143,12 +143,17 @@ func (t *together) receive(m peers.Message, simulated []string) {
 				}
 			}
 		})
-		t.mu.Lock()
-		for guid, now := range m.Traffic {
-			was := t.loads[guid]
-			t.loads[guid] = fabric.Traffic{Sent: max(was.Sent, now.Sent), Received: max(was.Received, now.Received)}
-		}
-		t.mu.Unlock()
+		t.raise(m.Traffic)
+	}
+}
+
+// raise takes over what ports of other hosts have sent and received. Nothing falls.
+func (t *together) raise(loads map[uint64]fabric.Traffic) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for guid, now := range loads {
+		was := t.loads[guid]
+		t.loads[guid] = fabric.Traffic{Sent: max(was.Sent, now.Sent), Received: max(was.Received, now.Received)}
 	}
 }
 
@@ -253,6 +258,7 @@ func (t *together) takeSettings(m peers.Message) error {
 	var s fabric.Settings
 	err := json.Unmarshal(text, &s)
 	if err == nil {
+		t.raise(s.Traffic) // before what was cleared of it
 		t.local.Do(func(f *fabric.Fabric) { err = f.SetSettings(s, time.Now()) })
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nvmlfab/nvmlfab/machine/fabric"
+	"github.com/nvmlfab/nvmlfab/machine/fabric/peers"
 	"github.com/nvmlfab/nvmlfab/machine/fabric/umad"
 )
 
@@ -20,6 +22,7 @@ type member struct {
 	t     *testing.T
 	local *umad.Local
 	*together
+	sent atomic.Uint64 // bytes, by the port of the first adapter, which has received as many
 	stop func()
 }
 
@@ -44,6 +47,15 @@ func startMember(t *testing.T, host string, join net.Addr, listen string) (*memb
 	m := &member{t: t}
 	m.local, _ = umad.NewLocal(f, host)
 	m.together = newTogether(m.local, f, nil, []byte("a secret of three hosts"), func(format string, args ...any) { t.Logf(host+": "+format, args...) })
+	m.local.Do(func(f *fabric.Fabric) {
+		first := f.Host(host)[0].Ports[1]
+		f.Traffic = func(p *fabric.Port, _ time.Time) fabric.Traffic {
+			if p == first {
+				return fabric.Traffic{Sent: m.sent.Load(), Received: m.sent.Load()}
+			}
+			return m.traffic(p)
+		}
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	m.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
@@ -95,6 +107,22 @@ func (m *member) disabled(host string, adapter int) (yes bool) {
 	return yes
 }
 
+// send lets the first adapter have sent and received some bytes, and tells the others.
+func (m *member) send(bytes uint64) {
+	m.sent.Store(bytes)
+	var guid uint64
+	m.local.Do(func(f *fabric.Fabric) { guid = f.Host(m.local.Host)[0].Ports[1].GUID })
+	m.group.Send(peers.Message{Kind: peers.Loads, Traffic: map[uint64]fabric.Traffic{guid: {Sent: bytes, Received: bytes}}})
+}
+
+// received is what the switch's port with the cable of a host's first adapter has counted, in bytes, as a daemon has it.
+func (m *member) received(host string) (bytes uint64) {
+	m.local.Do(func(f *fabric.Fabric) {
+		bytes = 4 * f.Read(f.Host(host)[0].Ports[1].Remote, fabric.RcvData, time.Now())
+	})
+	return bytes
+}
+
 // records counts the records of the SA of an attribute.
 func (m *member) records(attribute uint16) int {
 	m.t.Helper()
@@ -105,7 +133,7 @@ func (m *member) records(attribute uint16) int {
 }
 
 // TestLateDaemons: a daemon that comes late knows which ports datagrams have disabled, and the services and multicast groups that
-// they have made. So does the daemon that listens if it is started again, from those that have stayed.
+// they have made, and what the switches have counted since they were cleared. So does the daemon that listens if it is started again, from those that have stayed.
 func TestLateDaemons(t *testing.T) {
 	const service, group = 0x31, 0x38
 	a, address := newMember(t, "a", nil)
@@ -148,9 +176,25 @@ func TestLateDaemons(t *testing.T) {
 	}
 	knows(a, true, "what has been sent from b")
 
+	counts := func(m *member, bytes uint64, why string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return m.received("b") == bytes }, time.Minute, 5*time.Millisecond, why)
+	}
+	b.send(4000)
+	counts(a, 4000, "b has told what it sends")
+	a.ask(1, 4, 2, 0x1d, 0, func(mad []byte) {
+		a.local.Do(func(f *fabric.Fabric) { mad[64+1] = byte(f.Host("b")[0].Ports[1].Remote.Number) })
+		mad[64+2], mad[64+3] = 0xff, 0xff
+	})
+	counts(a, 0, "a has cleared the counters")
+	counts(b, 0, "so has b")
+	b.send(10000)
+	counts(a, 6000, "b has sent more")
+
 	c, _ := newMember(t, "c", address)
 	c.sees("a", "b", "c")
 	knows(c, true, "c has come late")
+	assert.EqualValues(t, 6000, c.received("b"), "c has come late")
 
 	a.stop()
 	c.sees("c")
@@ -158,6 +202,7 @@ func TestLateDaemons(t *testing.T) {
 	again.sees("a", "b", "c")
 	for _, m := range []*member{again, b, c} {
 		knows(m, true, "a has been started again")
+		assert.EqualValues(t, 6000, m.received("b"), "a has been started again")
 	}
 	set(b, fabric.Polling)
 	for _, m := range []*member{again, b, c} {

@@ -83,7 +83,8 @@ const writeBytes = 512 << 10
 
 // Read returns a counter's reading, with all its bits.
 func (f *Fabric) Read(p *Port, c Counter, now time.Time) uint64 {
-	return f.total(p, c, now) - p.counters.clear[c]
+	total := f.total(p, c, now)
+	return total - min(total, p.counters.clear[c]) // a daemon may have been told what was cleared before what was sent
 }
 
 func (f *Fabric) total(p *Port, c Counter, now time.Time) uint64 {

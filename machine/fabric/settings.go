@@ -13,6 +13,10 @@ type Settings struct {
 	Ports    []PortSettings
 	Services []ServiceSettings
 	Groups   []GroupSettings
+
+	// Traffic is what ports of adapters have sent and received, by their GUIDs. What was cleared counts from it, so who takes
+	// settings over has to know it first.
+	Traffic map[uint64]Traffic `json:",omitempty"`
 }
 
 // PortSettings is what Set(PortInfo) has left of a port, and what the port has counted. Node is the node's GUID.
@@ -70,6 +74,18 @@ func (f *Fabric) Settings(now time.Time) Settings {
 			}
 		}
 	}
+	if f.Traffic != nil {
+		s.Traffic = map[uint64]Traffic{}
+		for _, nodes := range f.hosts {
+			for _, n := range nodes {
+				for _, p := range n.Ports[1:] {
+					if t := f.Traffic(p, now); t != (Traffic{}) {
+						s.Traffic[p.GUID] = t
+					}
+				}
+			}
+		}
+	}
 	for _, x := range f.services {
 		s.Services = append(s.Services, ServiceSettings{slices.Clone(x.record[:]), x.expires})
 	}
@@ -94,7 +110,8 @@ func (p *Port) settled() Counters {
 	return c
 }
 
-// SetSettings puts settings in the place of those so far. If one of them does not fit the fabric, nothing changes.
+// SetSettings puts settings in the place of those so far, apart from their Traffic, which the caller has to let f.Traffic know of
+// before. If one of them does not fit the fabric, nothing changes.
 func (f *Fabric) SetSettings(s Settings, now time.Time) error {
 	ports := map[*Port]PortSettings{}
 	for _, x := range s.Ports {
