@@ -66,6 +66,7 @@ type Group struct {
 	Joined  func()                           // is called on the side that connects, before anything is received; nil: nothing
 
 	mu      sync.Mutex
+	sets    sync.Mutex // is held while a Set is received and passed on, so that all have Sets in one order
 	members map[string]*member
 	faults  map[string]Message // the last of each host, for those who come later
 }
@@ -200,6 +201,15 @@ func (g *Group) let(conn net.Conn) error {
 	}()
 	return g.talk(me, func(m Message) bool {
 		m.From = name // nobody speaks for another
+		if m.Kind == Set {
+			// It is received first: a host that comes in between gets it with the settings or after them, and maybe both, but not
+			// neither.
+			g.sets.Lock()
+			defer g.sets.Unlock()
+			if m.To == "" || m.To == g.Self {
+				g.Receive(m)
+			}
+		}
 		g.mu.Lock()
 		if m.Kind == Faults {
 			g.keep(m)
@@ -208,7 +218,7 @@ func (g *Group) let(conn net.Conn) error {
 			g.pass(m, name)
 		}
 		g.mu.Unlock()
-		return m.To == "" || m.To == g.Self
+		return m.Kind != Set && (m.To == "" || m.To == g.Self)
 	})
 }
 
@@ -274,7 +284,7 @@ func (g *Group) join(ctx context.Context, address string) error {
 	return g.talk(me, func(m Message) bool { return m.To == "" || m.To == g.Self })
 }
 
-// talk reads and writes until the connection ends. mine says whether a message is for this host.
+// talk reads and writes until the connection ends. mine says whether a message is for this host and has not been received yet.
 func (g *Group) talk(me *member, mine func(Message) bool) error {
 	done := make(chan struct{})
 	defer close(done)

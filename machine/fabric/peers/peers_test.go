@@ -231,6 +231,35 @@ func TestGroup(t *testing.T) {
 	b.has(t, Present, here("a", "b", "c"))
 }
 
+// TestSetMeetsNewcomer: a host that comes while the one that listens takes in a Set gets that Set, since the settings that it was
+// welcomed with do not have it yet.
+func TestSetMeetsNewcomer(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	a, b, c := member3("a", "f", secret), member3("b", "f", secret), member3("c", "f", secret)
+	receive, met := a.Receive, make(chan struct{})
+	a.Receive = func(m Message) {
+		if m.Kind == Set {
+			all.Go(func() { c.Join(ctx, l.Addr().String()) })
+			<-met
+		}
+		receive(m)
+	}
+	a.Welcome = func() []Message { return []Message{{Kind: Settings}} }
+	all.Go(func() { assert.NoError(t, a.Listen(ctx, l)) })
+	all.Go(func() { b.Join(ctx, l.Addr().String()) })
+	a.has(t, Present, func(m Message) bool { return len(m.Hosts) == 2 })
+	b.Send(Message{Kind: Set, LID: 9})
+	c.has(t, Settings, func(Message) bool { return true })
+	close(met)
+	c.has(t, Set, func(m Message) bool { return m.LID == 9 && m.From == "b" })
+	a.has(t, Set, func(m Message) bool { return m.LID == 9 })
+}
+
 func FuzzRead(f *testing.F) {
 	c := &tape{}
 	(&stream{conn: c, out: []byte("key")}).write([]byte(`{"kind":"beat"}`))
