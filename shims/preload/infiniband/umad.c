@@ -106,7 +106,15 @@ static void put(set in, int fd, bool on) {
     atomic_fetch_and(&in[fd / 64], ~bit);
 }
 
-static void mark(int fd, bool on) { put(marks, fd, on); }
+static _Atomic int marked_below;  // no device has this number or a higher one
+
+static void mark(int fd, bool on) {
+  put(marks, fd, on);
+  int top = atomic_load_explicit(&marked_below, memory_order_relaxed);
+  while (on && fd < MOST && fd >= top && !atomic_compare_exchange_weak(&marked_below, &top, fd + 1)) {
+  }
+}
+
 static bool marked(int fd) { return has(marks, fd); }
 
 // awaited says whether a descriptor is a device, or one of epoll that waits for some.
@@ -141,18 +149,27 @@ static int64_t milliseconds(void) {
   return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-// wait_for polls until something happens or the time is over.
-static int wait_for(struct pollfd *fds, unsigned count, int64_t deadline) {
+enum { STEP = 100 };  // milliseconds of a wait for the daemon after which is looked how late the machine is
+
+// wait_for polls until something happens or the time is over. A machine that has no time for this process has none for the daemon
+// either, so what this process wakes up too late moves the deadline.
+static int wait_for(struct pollfd *fds, unsigned count, int64_t *deadline) {
   for (;;) {
     struct timespec left, *limit = NULL;
-    if (deadline != FOREVER) {
-      int64_t ms = deadline - milliseconds();
-      if (ms < 0) ms = 0;
-      left = (struct timespec){ms / 1000, ms % 1000 * 1000000};
+    int64_t began = 0, ms = 0;
+    if (*deadline != FOREVER) {
+      began = milliseconds();
+      ms = *deadline - began;
+      ms = ms < 0 ? 0 : ms < STEP ? ms : STEP;
+      left = (struct timespec){0, ms * 1000000};
       limit = &left;
     }
     long n = kernel(SYS_ppoll, (long)fds, count, (long)limit, 0);
-    if (n != -EINTR) return (int)n;
+    if (n && n != -EINTR) return (int)n;
+    if (n || !limit) continue;
+    int64_t late = milliseconds() - began - ms;
+    if (late > STEP) *deadline += late;
+    if (milliseconds() >= *deadline) return 0;
   }
 }
 
@@ -160,7 +177,7 @@ static bool keep(int fd, const char *text, size_t size);
 
 // post sends a request, and sets result to an eventfd that takes what comes of it. It returns 0 or an error number; then there is
 // no eventfd.
-static int post(int fd, uint32_t op, const void *data, size_t size, int64_t deadline, int *result) {
+static int post(int fd, uint32_t op, const void *data, size_t size, int64_t *deadline, int *result) {
   uint32_t prefix[4] = {0x6264616d, op, (uint32_t)size, 0};
   struct iovec parts[] = {{prefix, sizeof prefix}, {(void *)data, size}};
   union {
@@ -184,14 +201,15 @@ static int post(int fd, uint32_t op, const void *data, size_t size, int64_t dead
 }
 
 // outcome waits for the result of a request that was posted. It returns 0 or an error number. value may be NULL.
-static int outcome(int fd, int result, int64_t deadline, uint32_t *value) {
+static int outcome(int fd, int result, int64_t *deadline, uint32_t *value) {
   // No event is asked for on the connection, so only its end is reported.
   struct pollfd fds[] = {{result, POLLIN, 0}, {fd, 0, 0}};
   uint64_t number = 0;
   int n = wait_for(fds, 2, deadline), error = EIO;
   if (n > 0 && !(fds[0].revents & POLLIN)) {  // the daemon may have answered before it ended
+    int64_t now = 0;
     fds[0].revents = 0;
-    wait_for(fds, 1, 0);
+    wait_for(fds, 1, &now);
   }
   if (n > 0 && fds[0].revents & POLLIN && kernel(SYS_read, result, (long)&number, sizeof number, 0) == sizeof number) {
     error = (int)(uint32_t)number - 1;
@@ -205,9 +223,9 @@ static int outcome(int fd, int result, int64_t deadline, uint32_t *value) {
 // whether the data is a datagram that awaits an answer.
 static int ask_keeping(int fd, uint32_t op, const void *data, size_t size, uint32_t *value, int patience, bool *kept) {
   int64_t deadline = patience == FOREVER ? FOREVER : milliseconds() + patience;
-  int result, error = post(fd, op, data, size, deadline, &result);
+  int result, error = post(fd, op, data, size, &deadline, &result);
   if (kept && (!error || error == EIO)) *kept = keep(fd, data, size);
-  return error ? error : outcome(fd, result, deadline, value);
+  return error ? error : outcome(fd, result, &deadline, value);
 }
 
 static int ask(int fd, uint32_t op, const void *data, size_t size, uint32_t *value, int patience) {
@@ -234,26 +252,26 @@ static void check(const int *fds, int count) {
   int results[TOGETHER];
   int64_t deadline = milliseconds() + PATIENCE;
   for (int i = 0; i < count; i++) {
-    int error = post(fds[i], ALIVE, NULL, 0, deadline, &results[i]);
+    int error = post(fds[i], ALIVE, NULL, 0, &deadline, &results[i]);
     if (error) results[i] = -1;
     if (error == EIO) lost(fds[i]);
   }
   for (int i = 0; i < count; i++) {
-    if (results[i] >= 0 && outcome(fds[i], results[i], deadline, NULL) == EIO) lost(fds[i]);
+    if (results[i] >= 0 && outcome(fds[i], results[i], &deadline, NULL) == EIO) lost(fds[i]);
     checked(fds[i]);
   }
 }
 
-enum { OFTEN = 1000 };  // milliseconds after which a program that waits has the daemon checked
+enum { OFTEN = 1000, SILENCE = 3000 };  // milliseconds after which a program that waits, or looks again and again, has the daemon checked
 
-// idle is told that nothing has arrived on a device. A program may look again and again without ever waiting for long, and it would
-// not notice that the daemon stands still. So the daemon is checked after it has been silent for a while.
-static void idle(int fd) {
-  if (fd < 0 || fd >= NUMBERED) return;
+// overdue says whether the daemon is to be checked on a device on which nothing has arrived. A program may look again and again
+// without ever waiting for long, and it would not notice that the daemon stands still.
+static bool overdue(int fd) {
+  if (fd < 0 || fd >= NUMBERED) return false;
   uint32_t last = atomic_load_explicit(&checks[fd], memory_order_relaxed);
-  if (last && (uint32_t)milliseconds() + 1 - last < PATIENCE) return;
-  if (last) check(&fd, 1);
-  checked(fd);
+  if (last && (uint32_t)milliseconds() + 1 - last < SILENCE) return false;
+  if (!last) checked(fd);
+  return last && device(fd);
 }
 
 // slice is how long to wait until the next check: the rest of the time, or less.
@@ -552,7 +570,7 @@ static long wait_readable(int fd) {
   long flags = kernel(SYS_fcntl, fd, F_GETFL, 0, 0);
   if (flags < 0) return flags;
   if (flags & O_NONBLOCK) {
-    idle(fd);
+    if (overdue(fd)) check(&fd, 1);
     return -EAGAIN;
   }
   for (;;) {
@@ -683,7 +701,6 @@ int my_ioctl(int fd, unsigned long request, void *argument) {
 // group gathers devices, to check them together.
 struct group {
   int fds[TOGETHER], count;
-  bool any;  // there was a device
 };
 
 static void check_group(struct group *g) {
@@ -691,37 +708,42 @@ static void check_group(struct group *g) {
   g->count = 0;
 }
 
-// gather adds a descriptor if it is a device. One of epoll stands for all devices of the process.
-static void gather(struct group *g, int fd) {
-  if (device(fd)) {
-    g->any = true;
+// gather adds a descriptor if it is a device that due names. One of epoll stands for all devices of the process.
+static void gather(struct group *g, int fd, bool (*due)(int fd)) {
+  if (marked(fd)) {
+    if (!due(fd)) return;
     g->fds[g->count++] = fd;
     if (g->count == TOGETHER) check_group(g);
   } else if (has(epolls, fd)) {
-    for (int word = 0; word < MOST / 64; word++)
+    int words = (atomic_load_explicit(&marked_below, memory_order_relaxed) + 63) / 64;
+    for (int word = 0; word < words; word++)
       for (uint64_t bits = atomic_load_explicit(&marks[word], memory_order_relaxed); bits; bits &= bits - 1)
-        gather(g, 64 * word + __builtin_ctzll(bits));
+        gather(g, 64 * word + __builtin_ctzll(bits), due);
   }
 }
 
-// check_all checks the daemon behind each device that is waited for. It returns whether there was one.
-static bool check_all(const struct pollfd *fds, nfds_t count) {
+// check_all checks the daemon of each device among descriptors that due names: of all that are waited for, by device, or of those
+// that have been silent for long, by overdue.
+static void check_all(const struct pollfd *fds, nfds_t count, bool (*due)(int fd)) {
   struct group g = {.count = 0};
-  for (nfds_t i = 0; i < count; i++) gather(&g, fds[i].fd);
+  for (nfds_t i = 0; i < count; i++) gather(&g, fds[i].fd, due);
   check_group(&g);
-  return g.any;
 }
 
-// idle_all is idle for a descriptor that may be one of epoll.
-static void idle_all(int fd) {
-  if (device(fd)) {
-    idle(fd);
-  } else if (has(epolls, fd)) {
-    for (int word = 0; word < MOST / 64; word++)
-      for (uint64_t bits = atomic_load_explicit(&marks[word], memory_order_relaxed); bits; bits &= bits - 1)
-        idle(64 * word + __builtin_ctzll(bits));
-  }
+// long_wait says whether a wait is cut into slices, to check the daemon in between.
+static bool long_wait(int64_t ms) { return ms > OFTEN; }
+
+// valid says whether the kernel takes a time limit. Waits with others are left to it.
+static bool valid(const struct timespec *limit) {
+  return !limit || (limit->tv_sec >= 0 && limit->tv_nsec >= 0 && limit->tv_nsec < 1000000000);
 }
+
+// length says how long a time limit is, in milliseconds. FOREVER is for no limit, and for some centuries.
+static int64_t length(const struct timespec *limit) {
+  return !limit || limit->tv_sec >= 1ll << 34 ? FOREVER : limit->tv_sec * 1000 + (limit->tv_nsec + 999999) / 1000000;
+}
+
+static int64_t deadline_after(int64_t ms) { return ms == FOREVER ? FOREVER : milliseconds() + ms; }
 
 static bool any_awaited(const struct pollfd *fds, nfds_t count) {
   if (__builtin_expect(!atomic_load_explicit(&ever, memory_order_relaxed), 1)) return false;
@@ -732,20 +754,21 @@ static bool any_awaited(const struct pollfd *fds, nfds_t count) {
 
 INTERPOSE(int, ppoll, (struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask))
 
-// patient_poll is ppoll for devices. A wait that is longer than the daemon may take to answer is cut into slices.
+// patient_poll is ppoll for devices. A long wait is cut into slices, after each of which the daemon is
+// checked.
 static __attribute__((noinline)) int patient_poll(struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask) {
-  if (limit && (limit->tv_sec < 0 || limit->tv_sec * 1000 <= PATIENCE)) {
+  int64_t ms = length(limit), deadline = deadline_after(ms);
+  if (!valid(limit) || (ms != FOREVER && !long_wait(ms))) {
     int n = NEXT(ppoll)(fds, count, limit, mask);
-    for (nfds_t i = 0; !n && i < count; i++) idle_all(fds[i].fd);
+    if (!n) check_all(fds, count, overdue);
     return n;
   }
-  int64_t deadline = limit ? milliseconds() + limit->tv_sec * 1000 + limit->tv_nsec / 1000000 : FOREVER;
   for (;;) {
-    int ms = slice(deadline);
+    ms = slice(deadline);
     struct timespec part = {ms / 1000, ms % 1000 * 1000000};
     int n = NEXT(ppoll)(fds, count, &part, mask);
     if (n || (deadline != FOREVER && milliseconds() >= deadline)) return n;
-    check_all(fds, count);
+    check_all(fds, count, device);
   }
 }
 
@@ -786,29 +809,29 @@ INTERPOSE(int, pselect, (int count, fd_set *reads, fd_set *writes, fd_set *other
 // patient_select is pselect for devices, as patient_poll is ppoll. It sets left to the rest of the time.
 static __attribute__((noinline)) int patient_select(int count, fd_set *reads, fd_set *writes, fd_set *others, const struct timespec *limit,
                                                     const sigset_t *mask, struct timespec *left) {
-  bool short_wait = limit && limit->tv_sec * 1000 <= PATIENCE;
-  int64_t deadline = limit ? milliseconds() + limit->tv_sec * 1000 + limit->tv_nsec / 1000000 : FOREVER;
+  int64_t ms = length(limit), deadline = deadline_after(ms);
+  bool short_wait = !valid(limit) || (ms != FOREVER && !long_wait(ms));
   fd_set *sets[] = {reads, writes, others}, wanted[3];
   for (int i = 0; i < 3; i++)
     if (sets[i]) wanted[i] = *sets[i];
   for (;;) {
-    int ms = slice(deadline);
+    ms = slice(deadline);
     struct timespec part = {ms / 1000, ms % 1000 * 1000000};
     int n = NEXT(pselect)(count, reads, writes, others, short_wait ? limit : &part, mask);
-    if (!n && short_wait)
-      for (int fd = 0; fd < count; fd++)
-        if (FD_ISSET(fd, &wanted[0])) idle_all(fd);
     int64_t rest = deadline == FOREVER ? 0 : deadline - milliseconds();
-    if (n || short_wait || (deadline != FOREVER && rest <= 0)) {
+    bool over = n || short_wait || (deadline != FOREVER && rest <= 0);
+    if (!n && (short_wait || !over)) {
+      struct group g = {.count = 0};
+      for (int fd = 0; fd < count; fd++)
+        if (FD_ISSET(fd, &wanted[0])) gather(&g, fd, short_wait ? overdue : device);
+      check_group(&g);
+    }
+    if (over) {
       *left = rest > 0 ? (struct timespec){rest / 1000, rest % 1000 * 1000000} : (struct timespec){0, 0};
       return n;
     }
     for (int i = 0; i < 3; i++)
       if (sets[i]) *sets[i] = wanted[i];
-    struct group g = {.count = 0};
-    for (int fd = 0; fd < count; fd++)
-      if (FD_ISSET(fd, reads)) gather(&g, fd);
-    check_group(&g);
   }
 }
 
@@ -825,7 +848,7 @@ int my_select(int count, fd_set *reads, fd_set *writes, fd_set *others, struct t
   struct timespec time, left;
   if (limit) time = (struct timespec){limit->tv_sec + limit->tv_usec / 1000000, limit->tv_usec % 1000000 * 1000};
   int n = patient_select(count, reads, writes, others, limit ? &time : NULL, NULL, &left);
-  if (limit && n >= 0) *limit = (struct timeval){left.tv_sec, left.tv_nsec / 1000};  // Linux leaves the rest of the time there
+  if (limit) *limit = (struct timeval){left.tv_sec, left.tv_nsec / 1000};  // Linux leaves the rest of the time there, after an error too
   return n;
 }
 ALSO(__select, select)
@@ -841,26 +864,26 @@ int my_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event) {
 INTERPOSE(int, epoll_pwait, (int epoll, struct epoll_event *events, int count, int timeout, const sigset_t *mask))
 
 // patient_epoll is epoll_pwait for devices, as patient_poll is ppoll.
-static __attribute__((noinline)) int patient_epoll(int epoll, struct epoll_event *events, int count, int timeout, const sigset_t *mask) {
-  int64_t deadline = timeout < 0 ? FOREVER : milliseconds() + timeout;
-  bool short_wait = timeout >= 0 && timeout <= PATIENCE;
+static __attribute__((noinline)) int patient_epoll(int epoll, struct epoll_event *events, int count, int64_t ms, const sigset_t *mask) {
+  int64_t deadline = deadline_after(ms);
+  bool short_wait = ms != FOREVER && !long_wait(ms);
+  struct pollfd one = {epoll, POLLIN, 0};
   for (;;) {
-    int n = NEXT(epoll_pwait)(epoll, events, count, short_wait ? timeout : slice(deadline), mask);
-    if (!n && short_wait) idle_all(epoll);
+    int n = NEXT(epoll_pwait)(epoll, events, count, short_wait ? (int)ms : slice(deadline), mask);
+    if (!n && short_wait) check_all(&one, 1, overdue);
     if (n || short_wait || (deadline != FOREVER && milliseconds() >= deadline)) return n;
-    struct pollfd one = {epoll, POLLIN, 0};
-    check_all(&one, 1);
+    check_all(&one, 1, device);
   }
 }
 
 int my_epoll_pwait(int epoll, struct epoll_event *events, int count, int timeout, const sigset_t *mask) {
-  if (__builtin_expect(has(epolls, epoll), 0)) return patient_epoll(epoll, events, count, timeout, mask);
+  if (__builtin_expect(has(epolls, epoll), 0)) return patient_epoll(epoll, events, count, timeout < 0 ? FOREVER : timeout, mask);
   return NEXT(epoll_pwait)(epoll, events, count, timeout, mask);
 }
 
 INTERPOSE(int, epoll_wait, (int epoll, struct epoll_event *events, int count, int timeout))
 int my_epoll_wait(int epoll, struct epoll_event *events, int count, int timeout) {
-  if (__builtin_expect(has(epolls, epoll), 0)) return patient_epoll(epoll, events, count, timeout, NULL);
+  if (__builtin_expect(has(epolls, epoll), 0)) return patient_epoll(epoll, events, count, timeout < 0 ? FOREVER : timeout, NULL);
   return NEXT(epoll_wait)(epoll, events, count, timeout);
 }
 
@@ -870,9 +893,8 @@ int my_epoll_pwait2(int epoll, struct epoll_event *events, int count, const stru
     errno = ENOSYS;
     return -1;
   }
-  if (__builtin_expect(!has(epolls, epoll), 1)) return NEXT(epoll_pwait2)(epoll, events, count, limit, mask);
-  int64_t ms = limit ? limit->tv_sec * 1000 + (limit->tv_nsec + 999999) / 1000000 : -1;
-  return patient_epoll(epoll, events, count, ms > INT_MAX ? INT_MAX : (int)ms, mask);
+  if (__builtin_expect(!has(epolls, epoll), 1) || !valid(limit)) return NEXT(epoll_pwait2)(epoll, events, count, limit, mask);
+  return patient_epoll(epoll, events, count, length(limit), mask);
 }
 
 // ---- Copies of descriptors -------------------------------------------------------------------------------------------
