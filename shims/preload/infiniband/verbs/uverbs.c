@@ -332,11 +332,11 @@ static int created(struct call *c, uint32_t number) {
 }
 
 // create_cq makes a completion queue.
-static int create_cq(struct call *c) {
+static int create_cq(struct call *c, const struct query_device *limits) {
   enum { ENTRIES = 1, ENTRIES_MADE = 6 };
   uint64_t wanted;
   int error = value(c, ENTRIES, &wanted);
-  if (error || !wanted || wanted > 4194303) return error ? error : -EINVAL;
+  if (error || !wanted || wanted > limits->max_cqe) return error ? error : -EINVAL;
   uint32_t made = (uint32_t)wanted;
   error = give_whole(c, ENTRIES_MADE, &made, sizeof made);
   return error ? error : created(c, new_handle());
@@ -473,8 +473,10 @@ int uverbs_ioctl(int fd, int number, void *argument) {
       return async_event(&c, &d);
     case PD << 16:  // PDs have no method to make one here
       return 0;
-    case CQ << 16 | CREATE:
-      return create_cq(&c);
+    case CQ << 16 | CREATE: {
+      struct query_device limits = query_device(&d);
+      return create_cq(&c, &limits);
+    }
     case CQ << 16 | DESTROY:
       if (attribute(&c, 0)) return destroy(&c, 2);
       break;
