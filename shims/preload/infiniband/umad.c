@@ -149,27 +149,39 @@ static int64_t milliseconds(void) {
   return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-enum { STEP = 100 };  // milliseconds of a wait for the daemon after which is looked how late the machine is
+// A deadline for the daemon. A machine that has no time for this process has none for the daemon either, so what this process wakes
+// up too late moves the deadline, up to a last one.
+struct deadline {
+  int64_t at, last;
+};
 
-// wait_for polls until something happens or the time is over. A machine that has no time for this process has none for the daemon
-// either, so what this process wakes up too late moves the deadline.
-static int wait_for(struct pollfd *fds, unsigned count, int64_t *deadline) {
+enum { STEP = 10, MOST_PATIENCE = 60000 };  // milliseconds after which is looked how late the machine is, and in all
+
+static struct deadline within(int64_t ms) {
+  if (ms == FOREVER) return (struct deadline){FOREVER, FOREVER};
+  int64_t now = milliseconds();
+  return (struct deadline){now + ms, now + (ms ? MOST_PATIENCE : 0)};
+}
+
+// wait_for polls until something happens or the time is over.
+static int wait_for(struct pollfd *fds, unsigned count, struct deadline *deadline) {
   for (;;) {
     struct timespec left, *limit = NULL;
     int64_t began = 0, ms = 0;
-    if (*deadline != FOREVER) {
+    if (deadline->at != FOREVER) {
       began = milliseconds();
-      ms = *deadline - began;
+      ms = deadline->at - began;
       ms = ms < 0 ? 0 : ms < STEP ? ms : STEP;
       left = (struct timespec){0, ms * 1000000};
       limit = &left;
     }
     long n = kernel(SYS_ppoll, (long)fds, count, (long)limit, 0);
     if (n && n != -EINTR) return (int)n;
-    if (n || !limit) continue;
-    int64_t late = milliseconds() - began - ms;
-    if (late > STEP) *deadline += late;
-    if (milliseconds() >= *deadline) return 0;
+    if (!limit) continue;
+    int64_t now = milliseconds(), late = now - began - ms;
+    if (late > 2) deadline->at += late;
+    if (deadline->at > deadline->last) deadline->at = deadline->last;
+    if (now >= deadline->at) return 0;
   }
 }
 
@@ -177,7 +189,7 @@ static bool keep(int fd, const char *text, size_t size);
 
 // post sends a request, and sets result to an eventfd that takes what comes of it. It returns 0 or an error number; then there is
 // no eventfd.
-static int post(int fd, uint32_t op, const void *data, size_t size, int64_t *deadline, int *result) {
+static int post(int fd, uint32_t op, const void *data, size_t size, struct deadline *deadline, int *result) {
   uint32_t prefix[4] = {0x6264616d, op, (uint32_t)size, 0};
   struct iovec parts[] = {{prefix, sizeof prefix}, {(void *)data, size}};
   union {
@@ -201,13 +213,13 @@ static int post(int fd, uint32_t op, const void *data, size_t size, int64_t *dea
 }
 
 // outcome waits for the result of a request that was posted. It returns 0 or an error number. value may be NULL.
-static int outcome(int fd, int result, int64_t *deadline, uint32_t *value) {
+static int outcome(int fd, int result, struct deadline *deadline, uint32_t *value) {
   // No event is asked for on the connection, so only its end is reported.
   struct pollfd fds[] = {{result, POLLIN, 0}, {fd, 0, 0}};
   uint64_t number = 0;
   int n = wait_for(fds, 2, deadline), error = EIO;
   if (n > 0 && !(fds[0].revents & POLLIN)) {  // the daemon may have answered before it ended
-    int64_t now = 0;
+    struct deadline now = within(0);
     fds[0].revents = 0;
     wait_for(fds, 1, &now);
   }
@@ -222,7 +234,7 @@ static int outcome(int fd, int result, int64_t *deadline, uint32_t *value) {
 // ask makes a request and waits for its result. It returns 0 or an error number. value may be NULL. So may kept, which is told
 // whether the data is a datagram that awaits an answer.
 static int ask_keeping(int fd, uint32_t op, const void *data, size_t size, uint32_t *value, int patience, bool *kept) {
-  int64_t deadline = patience == FOREVER ? FOREVER : milliseconds() + patience;
+  struct deadline deadline = within(patience);
   int result, error = post(fd, op, data, size, &deadline, &result);
   if (kept && (!error || error == EIO)) *kept = keep(fd, data, size);
   return error ? error : outcome(fd, result, &deadline, value);
@@ -250,7 +262,7 @@ enum { TOGETHER = 64 };
 // longer than one. There are no more than TOGETHER.
 static void check(const int *fds, int count) {
   int results[TOGETHER];
-  int64_t deadline = milliseconds() + PATIENCE;
+  struct deadline deadline = within(PATIENCE);
   for (int i = 0; i < count; i++) {
     int error = post(fds[i], ALIVE, NULL, 0, &deadline, &results[i]);
     if (error) results[i] = -1;
@@ -271,7 +283,7 @@ static bool overdue(int fd) {
   uint32_t last = atomic_load_explicit(&checks[fd], memory_order_relaxed);
   if (last && (uint32_t)milliseconds() + 1 - last < SILENCE) return false;
   if (!last) checked(fd);
-  return last && device(fd);
+  return last;
 }
 
 // slice is how long to wait until the next check: the rest of the time, or less.
@@ -306,9 +318,9 @@ static int reach(void) {
   }
   int fd = (int)kernel(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0);
   long result = fd;
-  int64_t deadline = milliseconds() + PATIENCE;
+  int naps = 0;  // of a millisecond
   while (fd >= 0 && (result = kernel(SYS_connect, fd, (long)&address, sizeof address, 0)) < 0) {
-    if (result == -EAGAIN && milliseconds() < deadline) {  // more connect than the daemon has accepted yet
+    if (result == -EAGAIN && naps++ < PATIENCE) {  // more connect than the daemon has accepted yet
       struct timespec pause = {0, 1000000};
       kernel(SYS_nanosleep, (long)&pause, 0, 0, 0);
     } else if (result != -EINTR) {
@@ -701,32 +713,35 @@ int my_ioctl(int fd, unsigned long request, void *argument) {
 // group gathers devices, to check them together.
 struct group {
   int fds[TOGETHER], count;
+  bool due;  // the daemon is to be checked
 };
 
 static void check_group(struct group *g) {
-  check(g->fds, g->count);
+  int count = 0;
+  for (int i = 0; g->due && i < g->count; i++)
+    if (device(g->fds[i])) g->fds[count++] = g->fds[i];
+  check(g->fds, count);
   g->count = 0;
 }
 
-// gather adds a descriptor if it is a device that due names. One of epoll stands for all devices of the process.
-static void gather(struct group *g, int fd, bool (*due)(int fd)) {
+// gather adds a descriptor if it is a device. One of epoll stands for all devices of the process.
+static void gather(struct group *g, int fd) {
   if (marked(fd)) {
-    if (!due(fd)) return;
+    g->due |= overdue(fd);
     g->fds[g->count++] = fd;
     if (g->count == TOGETHER) check_group(g);
   } else if (has(epolls, fd)) {
     int words = (atomic_load_explicit(&marked_below, memory_order_relaxed) + 63) / 64;
     for (int word = 0; word < words; word++)
       for (uint64_t bits = atomic_load_explicit(&marks[word], memory_order_relaxed); bits; bits &= bits - 1)
-        gather(g, 64 * word + __builtin_ctzll(bits), due);
+        gather(g, 64 * word + __builtin_ctzll(bits));
   }
 }
 
-// check_all checks the daemon of each device among descriptors that due names: of all that are waited for, by device, or of those
-// that have been silent for long, by overdue.
-static void check_all(const struct pollfd *fds, nfds_t count, bool (*due)(int fd)) {
-  struct group g = {.count = 0};
-  for (nfds_t i = 0; i < count; i++) gather(&g, fds[i].fd, due);
+// check_all checks the daemon on all devices among descriptors: now, or only if it has been silent for long on one of them.
+static void check_all(const struct pollfd *fds, nfds_t count, bool now) {
+  struct group g = {.count = 0, .due = now};
+  for (nfds_t i = 0; i < count; i++) gather(&g, fds[i].fd);
   check_group(&g);
 }
 
@@ -760,7 +775,7 @@ static __attribute__((noinline)) int patient_poll(struct pollfd *fds, nfds_t cou
   int64_t ms = length(limit), deadline = deadline_after(ms);
   if (!valid(limit) || (ms != FOREVER && !long_wait(ms))) {
     int n = NEXT(ppoll)(fds, count, limit, mask);
-    if (!n) check_all(fds, count, overdue);
+    if (!n) check_all(fds, count, false);
     return n;
   }
   for (;;) {
@@ -768,7 +783,7 @@ static __attribute__((noinline)) int patient_poll(struct pollfd *fds, nfds_t cou
     struct timespec part = {ms / 1000, ms % 1000 * 1000000};
     int n = NEXT(ppoll)(fds, count, &part, mask);
     if (n || (deadline != FOREVER && milliseconds() >= deadline)) return n;
-    check_all(fds, count, device);
+    check_all(fds, count, true);
   }
 }
 
@@ -821,9 +836,9 @@ static __attribute__((noinline)) int patient_select(int count, fd_set *reads, fd
     int64_t rest = deadline == FOREVER ? 0 : deadline - milliseconds();
     bool over = n || short_wait || (deadline != FOREVER && rest <= 0);
     if (!n && (short_wait || !over)) {
-      struct group g = {.count = 0};
+      struct group g = {.count = 0, .due = !short_wait};
       for (int fd = 0; fd < count; fd++)
-        if (FD_ISSET(fd, &wanted[0])) gather(&g, fd, short_wait ? overdue : device);
+        if (FD_ISSET(fd, &wanted[0])) gather(&g, fd);
       check_group(&g);
     }
     if (over) {
@@ -870,9 +885,9 @@ static __attribute__((noinline)) int patient_epoll(int epoll, struct epoll_event
   struct pollfd one = {epoll, POLLIN, 0};
   for (;;) {
     int n = NEXT(epoll_pwait)(epoll, events, count, short_wait ? (int)ms : slice(deadline), mask);
-    if (!n && short_wait) check_all(&one, 1, overdue);
+    if (!n && short_wait) check_all(&one, 1, false);
     if (n || short_wait || (deadline != FOREVER && milliseconds() >= deadline)) return n;
-    check_all(&one, 1, device);
+    check_all(&one, 1, true);
   }
 }
 
