@@ -82,6 +82,9 @@ type Agent struct {
 	kick   chan struct{}
 	said   map[string]string // what was said last about a subject
 	unlock func()
+
+	looking sync.Mutex
+	view    view
 }
 
 // New is an agent. It waits until no other agent of the node runs.

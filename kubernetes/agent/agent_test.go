@@ -391,8 +391,13 @@ func TestFaults(t *testing.T) {
 	c.until("True Staged")
 	c.becomes("before", "True Failing lost")
 	assert.Equal(t, "lost", c.device(7).Failure.Mode.Value)
+	devices := c.agent.Devices()
+	require.Len(t, devices, 8)
+	assert.True(t, devices[0].Healthy)
+	assert.False(t, devices[7].Healthy)
 	c.heal("before")
 	c.settle(func() bool { return !c.device(7).Failure.Mode.Valid || c.device(7).Failure.Mode.Value == "none" }, "it heals")
+	assert.True(t, c.agent.Devices()[7].Healthy)
 
 	temperature := c.device(1).Thermal.TemperatureGPUC
 	c.fail("hot", 0, api.GPUFaultSpec{Node: "n1", GPU: intstr.FromInt32(1), Kind: "thermal", Temperature: 97})
@@ -408,6 +413,8 @@ func TestFaults(t *testing.T) {
 	assert.Equal(t, int32(97), c.device(1).Thermal.TemperatureGPUC.Value)
 	assert.Equal(t, uint32(33), c.device(5).Utilization.GPU.Value)
 	assert.Equal(t, uint64(4), c.device(3).ECC.Errors.Volatile.DoubleBit.DeviceMemory.Value)
+	assert.False(t, c.agent.Devices()[3].Healthy)
+	assert.True(t, c.agent.Devices()[2].Healthy, "Xid 31 is an error of a program")
 	assert.Empty(t, c.verdict("elsewhere"))
 	staged, err := machine.OpenStaged(c.path("lib/nvmlfab/driver"))
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nvmlfab/nvmlfab/kubernetes/agent"
+	"github.com/nvmlfab/nvmlfab/kubernetes/plugin"
 	"github.com/nvmlfab/nvmlfab/profiles"
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/dynamic"
@@ -59,6 +60,7 @@ func start(args []string) error {
 	flags.StringVar(&o.Home, "home", home(), "the `folder` with bin, lib and nvml of a release")
 	flags.StringVar(&o.SMI, "nvidia-smi", "", "an nvidia-smi to stage; by default the one in PATH, if there is one")
 	flags.StringVar(&o.Proc, "proc", "/proc", "the node's proc `folder`, by which mounts of all containers are seen")
+	plugins := flags.String("device-plugin", "", "serve a device plugin in the kubelet's `folder`, /var/lib/kubelet/device-plugins; empty for none")
 	flags.BoolVar(&o.Labels, "labels", true, "label the node as gpu-feature-discovery does")
 	flags.DurationVar(&o.Interval, "interval", 30*time.Second, "how often to look at the node even if nothing changes")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -102,6 +104,14 @@ func start(args []string) error {
 		a, err := agent.New(ctx, client, o)
 		if err != nil {
 			return err
+		}
+		if *plugins != "" {
+			p := &plugin.Plugin{Dir: *plugins, Resource: "nvidia.com/gpu", Kind: o.Kind, List: a.Devices, Log: o.Log}
+			go func() {
+				if err := p.Run(ctx); err != nil {
+					o.Log(err)
+				}
+			}()
 		}
 		return a.Run(ctx)
 	default:
