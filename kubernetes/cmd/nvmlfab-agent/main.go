@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -61,6 +63,7 @@ func start(args []string) error {
 	flags.StringVar(&o.SMI, "nvidia-smi", "", "an nvidia-smi to stage; by default the one in PATH, if there is one")
 	flags.StringVar(&o.Proc, "proc", "/proc", "the node's proc `folder`, by which mounts of all containers are seen")
 	plugins := flags.String("device-plugin", "", "serve a device plugin in the kubelet's `folder`, /var/lib/kubelet/device-plugins; empty for none")
+	listen := flags.String("metrics", ":9400", "the `address` for /metrics and /healthz; empty for none")
 	flags.BoolVar(&o.Labels, "labels", true, "label the node as gpu-feature-discovery does")
 	flags.DurationVar(&o.Interval, "interval", 30*time.Second, "how often to look at the node even if nothing changes")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -112,6 +115,14 @@ func start(args []string) error {
 					o.Log(err)
 				}
 			}()
+		}
+		if *listen != "" {
+			server := &http.Server{Addr: *listen, Handler: a, ReadHeaderTimeout: 10 * time.Second}
+			listener, err := net.Listen("tcp", *listen)
+			if err != nil {
+				return err
+			}
+			go func() { o.Log(server.Serve(listener)) }()
 		}
 		return a.Run(ctx)
 	default:
