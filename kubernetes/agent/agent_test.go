@@ -62,7 +62,9 @@ func newCluster(t *testing.T, config string) *cluster {
 		}
 	}
 	require.NoError(t, os.MkdirAll(filepath.Join(c.o.Home, "bin"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(c.o.Home, "bin/nvmlfab"), []byte("program"), 0o755))
+	for _, name := range []string{"nvmlfab", "nvmlfab-hook"} {
+		require.NoError(t, os.WriteFile(filepath.Join(c.o.Home, "bin", name), []byte("program"), 0o755))
+	}
 	return c
 }
 
@@ -174,6 +176,7 @@ func TestAgentStages(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, tree, to)
 	assert.FileExists(t, filepath.Join(tree, machine.LibraryDir, "libnvidia-ml.so.1"))
+	assert.FileExists(t, filepath.Join(c.o.DriverLink, machine.HookFile))
 	spec := c.read("run/cdi/nvmlfab.yaml")
 	assert.Contains(t, spec, tree)
 	assert.Contains(t, spec, c.path("lib/nvmlfab/bin/nvmlfab"))

@@ -42,6 +42,9 @@ func (a *Agent) inForce() *generation {
 	return nil
 }
 
+// hook is where a release has the program that NVIDIA_CDI_HOOK_PATH names in the tree.
+func (a *Agent) hook() string { return filepath.Join(a.o.Home, "bin", filepath.Base(machine.HookFile)) }
+
 // realDriver returns an error if NVIDIA's driver runs on the node, whose device nodes have the numbers of the staged ones.
 func (a *Agent) realDriver() error {
 	path := filepath.Join(a.o.Proc, "driver/nvidia/version")
@@ -70,6 +73,9 @@ func (a *Agent) stage(choice *api.Choice) error {
 			return fmt.Errorf("there is no library for driver %s: %w", board.System.DriverVersion.Value, err)
 		}
 		marks = append(marks, fmt.Sprint(name, info.Size()))
+	}
+	if info, err := os.Stat(a.hook()); err == nil {
+		marks = append(marks, fmt.Sprint("hook", info.Size()))
 	}
 	identity := hash([]byte(strings.Join(marks, "\x00")))
 	if g := a.inForce(); g != nil && g.Identity == identity && isDir(a.tree(*g)) {
@@ -132,6 +138,9 @@ func (a *Agent) write(board *profiles.Board, g generation, text []byte, librarie
 	options := machine.Options{CPUs: a.o.CPUs, System: true, Libraries: libraries, SMI: a.o.SMI, Profile: string(text), State: filepath.Join("..", filepath.Base(path)+".state")}
 	if cuda := filepath.Join(a.o.Home, "lib", "libcuda-none.so.1"); exists(cuda) {
 		options.CUDA = cuda
+	}
+	if hook := a.hook(); exists(hook) {
+		options.Hook = hook
 	}
 	if err := machine.New(board, options).Write(path); err != nil {
 		return err
@@ -236,15 +245,10 @@ func (a *Agent) publish(g generation) error {
 	root := a.tree(g)
 	failed := []error{a.m.link(filepath.Join(a.o.Root, current), filepath.Join(generations, strconv.Itoa(g.Number)))}
 	var hook []string
-	for _, name := range []string{"nvmlfab", "nvmlfab-hook"} {
-		from, path := filepath.Join(a.o.Home, "bin", name), filepath.Join(a.o.Root, programs, name)
-		if !exists(from) {
-			continue
-		}
+	if from := filepath.Join(a.o.Home, "bin/nvmlfab"); exists(from) {
+		path := filepath.Join(a.o.Root, programs, "nvmlfab")
 		failed = append(failed, a.m.program(path, from))
-		if name == "nvmlfab" {
-			hook = []string{path, "nvmlfab", "hook", "--root", root}
-		}
+		hook = []string{path, "nvmlfab", "hook", "--root", root}
 	}
 	if a.o.CDI != "" {
 		spec, err := cdi.Specification(root, cdi.Options{Kind: a.o.Kind, Hook: hook, Complain: a.o.Log})

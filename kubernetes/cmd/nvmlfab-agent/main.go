@@ -18,7 +18,7 @@ import (
 
 	"github.com/nvmlfab/nvmlfab/kubernetes/agent"
 	"github.com/nvmlfab/nvmlfab/kubernetes/plugin"
-	"github.com/nvmlfab/nvmlfab/profiles"
+	"github.com/nvmlfab/nvmlfab/machine"
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -72,7 +72,7 @@ func start(args []string) error {
 		return err
 	}
 	o.Version = version
-	o.CPUs = onlineCPUs()
+	o.CPUs = machine.OnlineCPUs()
 	o.Log = func(err error) {
 		fmt.Fprintln(os.Stderr, "nvmlfab-agent:", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
@@ -171,17 +171,4 @@ func home() string {
 		return ""
 	}
 	return filepath.Join(filepath.Dir(self), "..")
-}
-
-// onlineCPUs are the CPUs of the node.
-func onlineCPUs() []uint32 {
-	text, err := os.ReadFile("/sys/devices/system/cpu/online")
-	if err != nil {
-		return nil
-	}
-	var cpus profiles.CPUSet
-	if cpus.UnmarshalText([]byte(strings.TrimSpace(string(text)))) != nil {
-		return nil
-	}
-	return cpus
 }
