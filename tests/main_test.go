@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 	}
 	status := m.Run()
 	removeBundle()
+	removeRelease()
 	os.RemoveAll(pathShimFolder)
 	os.Exit(status)
 }

@@ -18,42 +18,50 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// releaseName is the release that the tests build.
-const releaseName = "nvmlfab-0.0.0-test-linux-amd64"
+// The files of the release that the tests build.
+const (
+	releaseName  = "nvmlfab-0.0.0-test-linux-amd64"
+	releaseTar   = releaseName + ".tar.gz"
+	releaseImage = releaseName + "-image.tar"
+	releaseDeb   = "nvmlfab_0.0.0~test_amd64.deb"
+	releaseRPM   = "nvmlfab-0.0.0~test-1.x86_64.rpm"
+)
 
 // buildRelease builds the release of a tree for amd64 and returns the folder that it is in.
-func buildRelease(t *testing.T, tree, umask string, settings ...string) string {
-	t.Helper()
-	run := "umask " + umask + "; exec make --no-print-directory release FOR=amd64 VERSION=0.0.0-test " + strings.Join(settings, " ")
-	runIn(t, tree, nil, "bash", "-c", run).succeeds(t)
-	return filepath.Join(tree, "dist")
+func buildRelease(tree, umask string, settings ...string) (string, error) {
+	command := "umask " + umask + "; exec make --no-print-directory release FOR=amd64 VERSION=0.0.0-test " + strings.Join(settings, " ")
+	cmd := exec.Command("bash", "-c", command)
+	cmd.Dir, cmd.Env = tree, environ()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return filepath.Join(tree, "dist"), nil
 }
 
-// packed builds the release once for all tests.
-var packed = sync.OnceValue(func() error {
-	cmd := exec.Command("make", "--no-print-directory", "release", "FOR=amd64", "VERSION=0.0.0-test")
-	cmd.Dir, cmd.Env = root, environ()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	return nil
-})
+// packed builds the release of this tree once for all tests; removeRelease removes it.
+var packed = sync.OnceValues(func() (string, error) { return buildRelease(root, "022") })
 
-// release returns the path of a file of the release in this tree, by its pattern.
-func release(t *testing.T, pattern string) string {
+func removeRelease() {
+	for _, name := range []string{releaseTar, releaseImage, releaseDeb, releaseRPM} {
+		os.Remove(filepath.Join(root, "dist", name))
+	}
+}
+
+// release returns the path of a file of the release of this tree.
+func release(t *testing.T, name string) string {
 	t.Helper()
-	require.NoError(t, packed())
-	found, err := filepath.Glob(filepath.Join(root, "dist", pattern))
+	dir, err := packed()
 	require.NoError(t, err)
-	require.Len(t, found, 1, pattern)
-	return found[0]
+	path := filepath.Join(dir, name)
+	require.FileExists(t, path)
+	return path
 }
 
 // unpacked returns the folder of the release, unpacked for this test.
 func unpacked(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	runIn(t, dir, nil, "tar", "xzf", release(t, releaseName+".tar.gz")).succeeds(t)
+	runIn(t, dir, nil, "tar", "xzf", release(t, releaseTar)).succeeds(t)
 	return filepath.Join(dir, releaseName)
 }
 
@@ -65,8 +73,10 @@ func TestRelease(t *testing.T) {
 	require.NoError(t, os.MkdirAll(copied, 0o755))
 	run(t, nil, "bash", "-c", `set -o pipefail; git ls-files -z -co --exclude-standard |
 		tar --null --ignore-failed-read -T - -cf - | tar -xf - -C "$1"`, "bash", copied).succeeds(t)
-	tarball := release(t, releaseName+".tar.gz")
-	other := filepath.Join(buildRelease(t, copied, "077", "PACKAGES=no"), releaseName+".tar.gz")
+	tarball := release(t, releaseTar)
+	built, err := buildRelease(copied, "077", "PACKAGES=no")
+	require.NoError(t, err)
+	other := filepath.Join(built, releaseTar)
 	if first, second := sums(t, tarball), sums(t, other); !assert.Equal(t, first, second, "two builds differ") {
 		return
 	}
@@ -165,8 +175,8 @@ func checkSBOM(t *testing.T, bundle string) {
 		}
 		Packages []struct{ SPDXID, Name, VersionInfo, DownloadLocation, LicenseDeclared string }
 		Files    []struct {
-			SPDXID, FileName string
-			Checksums        []checksum
+			SPDXID, FileName, LicenseConcluded string
+			Checksums                          []checksum
 		}
 		Relationships []struct{ SPDXElementID, RelationshipType, RelatedSPDXElement string }
 	}
@@ -182,8 +192,9 @@ func checkSBOM(t *testing.T, bundle string) {
 		ids[p.SPDXID], modules[p.Name] = true, p.VersionInfo
 	}
 	files := map[string]bool{}
+	licences := map[string]string{}
 	for _, f := range document.Files {
-		ids[f.SPDXID], files[f.FileName] = true, true
+		ids[f.SPDXID], files[f.FileName], licences[f.FileName] = true, true, f.LicenseConcluded
 		content, err := os.ReadFile(filepath.Join(bundle, f.FileName))
 		require.NoError(t, err)
 		assert.Contains(t, f.Checksums, checksum{"SHA256", fmt.Sprintf("%x", sha256.Sum256(content))}, f.FileName)
@@ -198,6 +209,10 @@ func checkSBOM(t *testing.T, bundle string) {
 		}
 		return err
 	}))
+	for name, want := range map[string]string{"include/nvmlfab/COPYING": "GPL-2.0-only", "include/nvmlfab/fakegpu.h": "GPL-2.0-only WITH Linux-syscall-note",
+		"include/nvmlfab/nvgpufilter.h": "Apache-2.0", "kernel/COPYING": "GPL-2.0-only", "kernel/Kbuild": "GPL-2.0-only", "LICENSE": "Apache-2.0"} {
+		assert.Equal(t, want, licences["./"+name], name)
+	}
 	list := run(t, nil, "go", "version", "-m", filepath.Join(bundle, "bin")).succeeds(t).stdout
 	found := regexp.MustCompile(`(?m)^\tdep\t(\S+)\t(\S+)`).FindAllStringSubmatch(list, -1)
 	assert.NotEmpty(t, found)
