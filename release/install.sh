@@ -21,7 +21,7 @@ END
 }
 
 fail() {
-	echo "nvmlfab: $*" >&2
+	printf 'nvmlfab: %s\n' "$*" >&2
 	exit 1
 }
 
@@ -50,7 +50,7 @@ esac
 existing() {
 	folder=$1
 	while [ ! -e "$folder" ] && [ ! -L "$folder" ]; do folder=$(dirname "$folder"); done
-	echo "$folder"
+	printf '%s\n' "$folder"
 }
 # One spelling of the prefix, whatever links and dots it has, so that what one command installs another one finds.
 there=$(existing "$prefix")
@@ -65,6 +65,7 @@ while [ "$prefix" != "${prefix%/}" ]; do prefix=${prefix%/}; done
 
 home=$prefix/lib/nvmlfab
 made=$home/.made-folders # what install.sh knows its own installation by: the folders that it made
+linked=$home/.links      # the links that it made, as links prints them
 
 # links NAME: what is linked from the prefix into the installation in folder NAME, a line each: the place, and the file.
 links() {
@@ -79,8 +80,8 @@ links() {
 	fi
 }
 
-# ours PLACE: a link of ours is at that place.
-ours() {
+# leads PLACE: there is a link at that place, which leads into the installation.
+leads() {
 	[ -L "$prefix/$1" ] || return 1
 	case $(readlink "$prefix/$1") in
 	"$home"/*) return 0 ;;
@@ -88,13 +89,23 @@ ours() {
 	return 1
 }
 
-# remove_links: all links of ours, whichever version made them.
+# ours PLACE: install.sh made the link at that place, and nobody has put another one there. A link of the user's own may lead
+# into the installation as well; it is not in the list.
+ours() {
+	[ -f "$linked" ] && cut -d ' ' -f 1 "$linked" | grep -qxF -- "$1" && leads "$1"
+}
+
+# remove_links: removes the places that it reads, if links into the installation are there.
 remove_links() {
-	for folder in bin lib share/man/man1 share/bash-completion/completions share/zsh/site-functions share/fish/vendor_completions.d; do
-		[ -d "$prefix/$folder" ] || continue
-		for file in "$prefix/$folder"/*; do
-			if ours "$folder/${file##*/}"; then rm -f "$file"; fi
-		done
+	while read -r place _; do
+		if leads "$place"; then rm -f "$prefix/$place" || return 1; fi
+	done
+}
+
+# remove_folders LIST: removes those of the folders, the innermost first, that are empty.
+remove_folders() {
+	printf '%s\n' "$1" | while IFS= read -r folder; do
+		[ -z "$folder" ] || rmdir "$folder" 2>/dev/null || true
 	done
 }
 
@@ -103,12 +114,10 @@ if [ -n "$uninstall" ]; then
 	[ -f "$made" ] || fail "$home was not installed by install.sh; what installed it removes it"
 	folders=$(cat "$made")
 	[ -w "$prefix/lib" ] && [ -w "$home" ] || fail "no permission to write in $prefix"
-	remove_links
+	[ ! -f "$linked" ] || remove_links <"$linked"
 	rm -rf "$home"
-	echo "$folders" | while IFS= read -r folder; do # the innermost first
-		[ -z "$folder" ] || rmdir "$folder" 2>/dev/null || true
-	done
-	echo "nvmlfab is removed from $prefix"
+	remove_folders "$folders"
+	printf '%s\n' "nvmlfab is removed from $prefix"
 	exit 0
 fi
 
@@ -131,7 +140,7 @@ esac
 if [ -n "$library" ]; then
 	for file in "$prefix"/lib/libnvidia-ml.so* "$prefix"/lib/*-linux-gnu/libnvidia-ml.so* "$prefix"/lib64/libnvidia-ml.so*; do
 		[ -e "$file" ] || [ -L "$file" ] || continue
-		ours "lib/${file##*/}" || fail "$file is a driver's library, and stays; leave --library out, or choose another prefix"
+		ours "${file#"$prefix"/}" || fail "$file is a driver's library, and stays; leave --library out, or choose another prefix"
 	done
 fi
 links "$here" | while read -r place _; do
@@ -147,27 +156,48 @@ for folder in "$prefix/lib" "$prefix/bin" "$prefix/share"; do
 done
 
 new=$prefix/lib/.nvmlfab-new.$$ old=$prefix/lib/.nvmlfab-old.$$
-folders=
-[ ! -f "$made" ] || folders=$(cat "$made")
-# make_folder DIR: makes a folder and those above it, and remembers which were not there, the innermost first.
+first=1 folders= before=
+if [ -f "$made" ]; then
+	first= folders=$(cat "$made")
+	[ ! -f "$linked" ] || before=$(while read -r place file; do if leads "$place"; then printf '%s\n' "$place $file"; fi; done <"$linked")
+fi
+fresh=   # the folders that this installation made, the innermost first
+added=   # the links that it made, a line each
+swapped= # it has begun to put its files into $home
+# make_folder DIR: makes a folder and those above it.
 make_folder() {
 	[ ! -d "$1" ] || return 0
 	make_folder "$(dirname "$1")"
 	mkdir "$1"
-	folders="$1
-$folders"
+	fresh="$1
+$fresh"
 }
+# undo: what was there before is there again. It goes on after an error, so that as much as possible is.
 undo() {
 	status=$?
 	trap - EXIT
-	rm -rf "$new"
-	if [ -d "$old" ]; then rm -rf "$home"; mv "$old" "$home"; fi
-	if [ ! -f "$made" ]; then # a first installation leaves nothing
-		remove_links
-		echo "$folders" | while IFS= read -r folder; do [ -z "$folder" ] || rmdir "$folder" 2>/dev/null || true; done
-	fi
+	trap '' INT TERM HUP
+	set +e
 	[ "$status" != 0 ] || status=1
-	echo "nvmlfab: the installation did not succeed; what was there before is there again" >&2
+	whole=1
+	rm -rf "$new" || whole=
+	printf '%s' "$added" | remove_links || whole=
+	if [ -n "$first" ]; then
+		[ -z "$swapped" ] || rm -rf "$home" || whole=
+	elif [ -d "$old" ]; then
+		rm -rf "$home"
+		mv "$old" "$home" || whole=
+	fi
+	# A link is only made anew if its file has another name in the new release.
+	while read -r place file; do
+		[ -z "$place" ] || [ -L "$prefix/$place" ] || ln -s "$home/$file" "$prefix/$place" || whole=
+	done <<END
+$before
+END
+	remove_folders "$fresh"
+	[ ! -d "$old" ] || fail "the installation did not succeed, and what was in $home is in $old; move it back"
+	[ -n "$whole" ] || fail "the installation did not succeed, and not everything is as it was before, see above"
+	printf '%s\n' "nvmlfab: the installation did not succeed; what was there before is there again" >&2
 	exit "$status"
 }
 trap undo EXIT
@@ -179,14 +209,28 @@ mkdir "$new"
 cp -R "$here/." "$new/"
 links "$here" >"$new/.links"
 while read -r place _; do make_folder "$(dirname "$prefix/$place")"; done <"$new/.links"
-echo "$folders" >"$new/.made-folders"
-if [ -d "$home" ]; then mv "$home" "$old"; fi
+printf '%s\n' "$fresh$folders" >"$new/.made-folders"
+if [ -z "$first" ]; then mv "$home" "$old"; fi
+swapped=1
 mv "$new" "$home"
-remove_links
-while read -r place file; do ln -s "$home/$file" "$prefix/$place"; done <"$home/.links"
-rm "$home/.links"
-trap - EXIT INT TERM HUP
+while read -r place file; do
+	if leads "$place"; then
+		[ "$(readlink "$prefix/$place")" != "$home/$file" ] || continue
+		rm -f "$prefix/$place"
+	fi
+	added="$added$place $file
+"
+	ln -s "$home/$file" "$prefix/$place"
+done <"$linked"
+trap - EXIT
+trap '' INT TERM HUP
+# From here on the new release is there. Links that only the old one had lead nowhere.
+while read -r place file; do
+	[ -z "$place" ] || ours "$place" || printf '%s\n' "$place $file" | remove_links
+done <<END
+$before
+END
 rm -rf "$old"
 
-echo "nvmlfab is installed in $prefix: $prefix/bin/nvmlfab run -- nvidia-smi"
-[ -z "$library" ] || echo "programs find the library if LD_LIBRARY_PATH, or ldconfig, names $prefix/lib"
+printf '%s\n' "nvmlfab is installed in $prefix: $prefix/bin/nvmlfab run -- nvidia-smi"
+[ -z "$library" ] || printf '%s\n' "programs find the library if LD_LIBRARY_PATH, or ldconfig, names $prefix/lib"

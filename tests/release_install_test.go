@@ -1,9 +1,13 @@
 package tests
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -53,6 +57,9 @@ func TestReleaseInstall(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(prefix, file)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(prefix, file), nil, 0o644))
 	}
+	// So do links of the user's own that lead into the installation, whether or not they are where install.sh puts links.
+	require.NoError(t, os.Symlink(filepath.Join(prefix, "lib/nvmlfab/bin/nvidia-imex"), filepath.Join(prefix, "bin/nvidia-imex")))
+	require.NoError(t, os.Symlink(filepath.Join(prefix, "lib/nvmlfab/lib/libnvidia-ml.so.1"), filepath.Join(prefix, "lib/libnvidia-ml.so")))
 	before := tree(t, prefix)
 	install("--prefix", prefix).succeeds(t)
 	install("--prefix", prefix, "--uninstall").succeeds(t)
@@ -60,6 +67,101 @@ func TestReleaseInstall(t *testing.T) {
 	again := install("--prefix", prefix, "--uninstall")
 	assert.Equal(t, 1, again.code)
 	assert.Equal(t, "nvmlfab: nvmlfab is not installed in "+prefix+"\n", again.stderr)
+}
+
+// smallRelease is a folder with what install.sh looks for, and little in the files.
+func smallRelease(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	var sums strings.Builder
+	for _, name := range []string{"bin/nvmlfab", "bin/vgpuctl", "bin/mock-ib", "lib/libnvidia-ml.so.1", "man/man1/nvmlfab.1", "man/man1/vgpuctl.1",
+		"completions/nvmlfab.bash", "completions/_nvmlfab", "completions/nvmlfab.fish", "README.md", "manifest.json", "install.sh"} {
+		text := []byte("  \"platform\": \"linux/" + runtime.GOARCH + "\"\n")
+		if name == "install.sh" {
+			var err error
+			text, err = os.ReadFile(filepath.Join(root, "release", name))
+			require.NoError(t, err)
+		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(text), name)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums.String()), 0o644))
+	return dir
+}
+
+// TestReleaseInstallFails: whatever fails on the way, a first installation leaves nothing, and after one over an earlier one
+// the earlier one is whole again, with its links.
+func TestReleaseInstallFails(t *testing.T) {
+	script := filepath.Join(smallRelease(t), "install.sh")
+	// failing is a folder with a command that fails from its nth call on, or at that call alone.
+	failing := func(name string, nth int, once bool) string {
+		dir := t.TempDir()
+		real, err := exec.LookPath(name)
+		require.NoError(t, err)
+		from := "-ge"
+		if once {
+			from = "-eq"
+		}
+		writeProgram(t, filepath.Join(dir, name), fmt.Appendf(nil, "#!/bin/sh\necho >>%[1]s/calls\n[ \"$(wc -l <%[1]s/calls)\" %[2]s %[3]d ] || exec %[4]s \"$@\"\necho no %[5]s >&2\nexit 1\n",
+			dir, from, nth, real, name))
+		return dir
+	}
+	install := func(path, prefix string, args ...string) outcome {
+		return run(t, nil, "env", append([]string{"-i", "PATH=" + path + "/usr/bin:/bin", "sh", script, "--prefix", prefix}, args...)...)
+	}
+	const ours, told = "lib/nvmlfab/README.md", "the installation did not succeed; what was there before is there again\n"
+	earlier := filepath.Join(t.TempDir(), "prefix")
+	install("", earlier).succeeds(t)
+	require.NoError(t, os.WriteFile(filepath.Join(earlier, ours), []byte("earlier\n"), 0o644))
+	require.NoError(t, os.Remove(filepath.Join(earlier, "bin/vgpuctl"))) // an installation makes it again
+	list := filepath.Join(earlier, "lib/nvmlfab/.links")
+	links, err := os.ReadFile(list)
+	require.NoError(t, err)
+	moved := strings.Replace(string(links), "bin/mock-ib bin/mock-ib", "bin/mock-ib bin/older", 1) // a file that has another name now
+	require.NotEqual(t, string(links), moved)
+	require.NoError(t, os.WriteFile(list, []byte(moved), 0o644))
+	require.NoError(t, os.Remove(filepath.Join(earlier, "bin/mock-ib")))
+	require.NoError(t, os.Symlink(filepath.Join(earlier, "lib/nvmlfab/bin/older"), filepath.Join(earlier, "bin/mock-ib")))
+	before := tree(t, earlier)
+
+	for _, c := range []struct {
+		command      string
+		first, later int // the call that fails in a first installation, and in one over an earlier one; 0 if none does
+		once         bool
+	}{
+		{"cp", 1, 1, false},
+		{"mkdir", 2, 1, false},
+		{"mv", 1, 1, false},
+		{"mv", 0, 2, true},
+		{"ln", 1, 1, true},
+		{"ln", 7, 2, true},
+		{"ln", 7, 0, false},
+		{"ln", 0, 1, false},
+	} {
+		if c.first > 0 {
+			dir := t.TempDir()
+			out := install(failing(c.command, c.first, c.once)+":", filepath.Join(dir, "a", "prefix"))
+			assert.Equal(t, 1, out.code)
+			assert.Equal(t, "no "+c.command+"\nnvmlfab: "+told, out.stderr, "%+v", c)
+			assert.Empty(t, leftIn(t, dir), "%+v", c)
+		}
+		if c.later > 0 {
+			out := install(failing(c.command, c.later, c.once)+":", earlier, "--library")
+			assert.Equal(t, 1, out.code)
+			assert.Equal(t, "no "+c.command+"\nnvmlfab: "+told, out.stderr, "%+v", c)
+			require.Equal(t, before, tree(t, earlier), "%+v", c)
+			text, err := os.ReadFile(filepath.Join(earlier, ours))
+			require.NoError(t, err)
+			require.Equal(t, "earlier\n", string(text), "%+v", c)
+		}
+	}
+
+	install("", earlier, "--library").succeeds(t)
+	assert.FileExists(t, filepath.Join(earlier, "bin/mock-ib"))
+	assert.FileExists(t, filepath.Join(earlier, "bin/vgpuctl"))
+	install("", earlier, "--uninstall").succeeds(t)
+	assert.Empty(t, leftIn(t, filepath.Dir(earlier)))
 }
 
 // TestReleaseInstallRefuses: install.sh changes nothing if a file is in the way, the release is not whole, or the folder may not be
@@ -91,6 +193,10 @@ func TestReleaseInstallRefuses(t *testing.T) {
 	refuses(with("lib/libnvidia-ml.so.1"), "is a driver's library, and stays", "sh", script, "--library")
 	refuses(with("lib/x86_64-linux-gnu/libnvidia-ml.so.550.163.01"), "is a driver's library, and stays", "sh", script, "--library")
 	refuses(with("bin/nvmlfab"), "is there and not nvmlfab's", "sh", script)
+	brackets := filepath.Join(t.TempDir(), "a[b]*\\n")
+	require.NoError(t, os.MkdirAll(filepath.Join(brackets, "lib/x86_64-linux-gnu"), 0o755))
+	require.NoError(t, os.Symlink(filepath.Join(brackets, "lib/nvmlfab/x"), filepath.Join(brackets, "lib/x86_64-linux-gnu/libnvidia-ml.so.1")))
+	refuses(brackets, "is a driver's library, and stays", "sh", script, "--library")
 	refuses(with("share/man/man1/vgpuctl.1"), "is there and not nvmlfab's", "sh", script)
 	refuses(with("lib/nvmlfab/bin/nvmlfab"), "install.sh did not put it there", "sh", script)
 	refuses(with("lib/nvmlfab/bin/nvmlfab"), "was not installed by install.sh", "sh", script, "--uninstall")
@@ -117,7 +223,7 @@ func TestReleaseInstallRefuses(t *testing.T) {
 	refuses(filepath.Join(t.TempDir(), "p"), "SHA256SUMS is missing", "sh", script)
 
 	// A tarball that did not come whole does not unpack.
-	text, err := os.ReadFile(release(t, releaseName+".tar.gz"))
+	text, err := os.ReadFile(release(t, releaseTar))
 	require.NoError(t, err)
 	dir := t.TempDir()
 	half := filepath.Join(dir, "half.tar.gz")
@@ -162,7 +268,7 @@ dpkg --root="$root" --no-triggers -r nvmlfab >&2
 find "$root/.upper" ! -type d | sort | diff "$root/before" - >&2
 find "$root/.upper" -name '*nvmlfab*' >&2
 umount "$root/usr"
-`, release(t, "nvmlfab_*_amd64.deb"), fetched(t, "nvidia-smi-550", "nvidia-smi")).succeeds(t)
+`, release(t, releaseDeb), fetched(t, "nvidia-smi-550", "nvidia-smi")).succeeds(t)
 	assert.Len(t, out.lines(), 2+gb200s, out.stdout)
 	assert.True(t, strings.HasPrefix(out.stdout, "nvmlfab 0.0.0-test\nNVML 13.4.92: "), out.stdout)
 	assert.Contains(t, out.stdout, "GPU 3: NVIDIA GB200")
@@ -188,7 +294,7 @@ func TestReleaseRPM(t *testing.T) {
 	rpm := filepath.Dir(filepath.Dir(filepath.Dir(fetched(t, "rpm", "rpmkeys"))))
 	env := []string{"LD_LIBRARY_PATH=" + filepath.Join(rpm, "usr/lib/x86_64-linux-gnu") + ":" + filepath.Join(rpm, "lib/x86_64-linux-gnu"),
 		"RPM_CONFIGDIR=" + filepath.Join(rpm, "usr/lib/rpm"), "HOME=" + t.TempDir()}
-	file := release(t, "nvmlfab-*.x86_64.rpm")
+	file := release(t, releaseRPM)
 	query := func(args ...string) string {
 		args = append([]string{"--dbpath", filepath.Join(t.TempDir(), "db")}, args...)
 		return run(t, env, filepath.Join(rpm, "usr/bin/rpm"), append(args, file)...).succeeds(t).stdout
@@ -218,7 +324,7 @@ in_root /usr/bin/nvmlfab run --profile gb200 -- nvidia-smi -L
 // TestReleaseImage: the image has the layout of the OCI, and its root runs nvidia-smi, given a libc, in an empty environment.
 func TestReleaseImage(t *testing.T) {
 	dir := t.TempDir()
-	runIn(t, dir, nil, "tar", "xf", release(t, releaseName+"-image.tar")).succeeds(t)
+	runIn(t, dir, nil, "tar", "xf", release(t, releaseImage)).succeeds(t)
 	layer, config := imageOf(t, dir)
 	assert.Equal(t, []string{"/usr/bin/nvmlfab"}, config.Config.Entrypoint)
 	assert.Equal(t, "amd64", config.Architecture)
