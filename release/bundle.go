@@ -153,14 +153,15 @@ var shared = strings.Fields(`usr usr/bin usr/lib usr/include usr/src usr/share u
 // home is where the release lies in a system that it is installed in.
 const home = "usr/lib/nvmlfab"
 
-// places say where a package puts what is not for its own folder: the longest beginning of a path applies.
+// places say where a package puts what is not for its own folder: the last beginning of a path applies. DKMS stands for the version
+// of the kernel modules.
 var places = []struct{ from, to string }{
 	{"man/", "usr/share/man/"},
 	{"completions/nvmlfab.bash", "usr/share/bash-completion/completions/nvmlfab"},
 	{"completions/_nvmlfab", "usr/share/zsh/vendor-completions/_nvmlfab"},
 	{"completions/nvmlfab.fish", "usr/share/fish/vendor_completions.d/nvmlfab.fish"},
 	{"include/", "usr/include/"},
-	{"kernel/", "usr/src/nvmlfab-" + dkmsVersion + "/"},
+	{"kernel/", "usr/src/nvmlfab-DKMS/"},
 	{"docs/", "usr/share/doc/nvmlfab/docs/"},
 	{"licenses/", "usr/share/doc/nvmlfab/licenses/"},
 	{"README.md", "usr/share/doc/nvmlfab/README.md"},
@@ -184,6 +185,10 @@ var others = map[string]string{
 // installed are the files as a package installs them. The libraries stay in the release's own folder, where the dynamic linker
 // finds them only if somebody says so; the driver's, if there is one, stay what they are.
 func (b *bundle) installed() ([]file, error) {
+	dkms, err := b.dkmsVersion()
+	if err != nil {
+		return nil, err
+	}
 	system := bundle{version: b.version, arch: b.arch}
 	for _, f := range b.files {
 		if f.path == "install.sh" || f.path == "SHA256SUMS" {
@@ -192,7 +197,7 @@ func (b *bundle) installed() ([]file, error) {
 		to := home + "/" + f.path
 		for _, p := range places {
 			if rest, ok := strings.CutPrefix(f.path, p.from); ok && (rest == "" || strings.HasSuffix(p.from, "/")) {
-				to = p.to + rest
+				to = strings.Replace(p.to, "DKMS", dkms, 1) + rest
 			}
 		}
 		f.path = to

@@ -153,8 +153,20 @@ func (b *bundle) addSources(flags) error {
 	return errors.Join(b.addFile("schema.json", "profiles/schema.json", 0o644), b.addFile("install.sh", "release/install.sh", 0o755))
 }
 
-// dkmsVersion is the version that dkms knows the kernel modules by (kernel/dkms.conf).
-const dkmsVersion = "1"
+// dkmsVersion is the version that dkms knows the kernel modules of the release by.
+func (b *bundle) dkmsVersion() (string, error) {
+	const conf = "kernel/dkms.conf"
+	for _, f := range b.files {
+		if f.path != conf {
+			continue
+		}
+		if m := regexp.MustCompile(`(?m)^PACKAGE_VERSION="([A-Za-z0-9._+-]+)"$`).FindSubmatch(f.content); m != nil {
+			return string(m[1]), nil
+		}
+		return "", fmt.Errorf("%s has no PACKAGE_VERSION of letters, digits and . _ + -, in quotes on a line of its own", conf)
+	}
+	return "", fmt.Errorf("the release has no %s", conf)
+}
 
 // addManual adds the manual pages and the completions, which the commands themselves print.
 func (b *bundle) addManual(f flags) error {

@@ -19,7 +19,7 @@ import (
 
 // goModule is a Go module that is in a binary of the release.
 type goModule struct {
-	Path, Version, Sum, Dir string
+	Path, Version string
 }
 
 // modules are the modules that were built into the release's Go binaries, by path, and for each binary their paths.
@@ -41,9 +41,9 @@ func (b *bundle) modules() (map[string]goModule, map[string][]string, error) {
 		add(goModule{Path: "std", Version: version})
 		for _, d := range info.Deps {
 			if d.Replace != nil {
-				d = &debug.Module{Path: d.Path, Version: d.Replace.Version, Sum: d.Replace.Sum}
+				d = &debug.Module{Path: d.Path, Version: d.Replace.Version}
 			}
-			add(goModule{Path: d.Path, Version: d.Version, Sum: d.Sum})
+			add(goModule{Path: d.Path, Version: d.Version})
 		}
 	}
 	if len(in) < 4 {
@@ -143,7 +143,6 @@ type (
 		Concluded     string                `json:"licenseConcluded"`
 		Declared      string                `json:"licenseDeclared"`
 		Copyright     string                `json:"copyrightText"`
-		Checksums     []spdxChecksum        `json:"checksums,omitempty"`
 		References    []spdxReference       `json:"externalRefs,omitempty"`
 	}
 	spdxVerificationCode struct {
@@ -204,8 +203,10 @@ func (b *bundle) sbom(all map[string]goModule, in map[string][]string, licences 
 		switch {
 		case strings.HasPrefix(f.path, "licenses/"):
 			licence = none
-		case strings.HasPrefix(f.path, "kernel/") || strings.HasPrefix(f.path, "include/nvmlfab/") && strings.Contains(string(f.content), "SPDX-License-Identifier: GPL-2.0"):
+		case strings.HasPrefix(f.path, "kernel/"), f.path == "include/nvmlfab/COPYING":
 			licence = declared(f.content, "GPL-2.0-only")
+		case strings.HasPrefix(f.path, "include/nvmlfab/"):
+			licence = declared(f.content, licence)
 		}
 		document.Files = append(document.Files, spdxFile{ID: ids[f.path], Name: "./" + f.path, Concluded: licence, InFile: []string{licence}, Copyright: none,
 			Checksums: []spdxChecksum{{"SHA1", hex.EncodeToString(one[:])}, {"SHA256", hex.EncodeToString(sum[:])}}})
