@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -45,8 +46,14 @@ type Options struct {
 	Profile string
 }
 
+// Triplet is the name that Debian gives this machine's processor and C library, as its folders of libraries bear it; empty for
+// processors that nvmlfab is not built for.
+var Triplet = triplets[runtime.GOARCH]
+
+var triplets = map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
+
 // LibraryDir is the folder of a tree that the driver's libraries are in.
-const LibraryDir = "usr/lib/x86_64-linux-gnu"
+var LibraryDir = "usr/lib/" + Triplet
 
 // HookFile is where a tree has the hook that NVIDIA_CDI_HOOK_PATH names.
 const HookFile = "usr/bin/nvmlfab-hook"

@@ -188,15 +188,13 @@ func searchNVML(p *program) (out []found) {
 			add("the dynamic linker's cache", path)
 		}
 	}
-	defaults := []string{"/lib/" + triplet[runtime.GOARCH], "/usr/lib/" + triplet[runtime.GOARCH], "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
+	defaults := []string{"/lib/" + machine.Triplet, "/usr/lib/" + machine.Triplet, "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 	if p != nil && p.musl {
 		defaults = []string{"/lib", "/usr/local/lib", "/usr/lib"}
 	}
 	in("the default folders", defaults)
 	return out
 }
-
-var triplet = map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
 
 // fits reports whether a library is for this machine's processor; the dynamic linker passes over others.
 func fits(path string) bool {
@@ -236,7 +234,7 @@ func glibcOf(p *program) (minor int, path string) {
 	if path := machine.CachedLibrary("libc.so.6"); path != "" {
 		candidates = append(candidates, path)
 	}
-	candidates = append(candidates, "/lib/"+triplet[runtime.GOARCH]+"/libc.so.6", "/lib64/libc.so.6", "/usr/lib64/libc.so.6", "/usr/lib/libc.so.6")
+	candidates = append(candidates, "/lib/"+machine.Triplet+"/libc.so.6", "/lib64/libc.so.6", "/usr/lib64/libc.so.6", "/usr/lib/libc.so.6")
 	for _, path := range candidates {
 		f, err := elf.Open(path)
 		if err != nil {
