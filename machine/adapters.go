@@ -362,6 +362,6 @@ func (b *builder) infinibandModules() {
 		b.module(m.name, m.size, m.users, map[bool]string{true: "OE", false: ""}[m.name == "nvidia_peermem"])
 	}
 	b.tree.file("sys/module/nvidia_peermem/version", b.driver+"\n")
-	b.added["proc/devices"] = strings.Replace(b.added["proc/devices"], fmt.Sprintf("%3d ", majorUVM),
+	b.added[devicesFile] = strings.Replace(b.added[devicesFile], fmt.Sprintf("%3d ", majorUVM),
 		fmt.Sprintf("%3d infiniband_mad\n%3d infiniband_verbs\n%3d ", majorRDMA, majorRDMA, majorUVM), 1)
 }

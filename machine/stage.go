@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -55,6 +56,10 @@ var triplets = map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-
 // LibraryDir is the folder of a tree that the driver's libraries are in.
 var LibraryDir = "usr/lib/" + Triplet
 
+// FeaturesFile is what Kubernetes' node-feature-discovery reads on a node, below its root: it labels the node as one with a PCI device
+// of NVIDIA's, where NVIDIA's charts then put their pods.
+const FeaturesFile = "etc/kubernetes/node-feature-discovery/features.d/nvmlfab"
+
 // HookFile is where a tree has the hook that NVIDIA_CDI_HOOK_PATH names.
 const HookFile = "usr/bin/nvmlfab-hook"
 
@@ -69,6 +74,8 @@ type Tree struct {
 	Added map[string]string
 	// GPUs are the board's, with their nodes.
 	GPUs []GPU
+	// StandIns says that Write makes empty files in the place of device nodes.
+	StandIns bool
 	// Made is how many nodes Write has made so far.
 	Made atomic.Int64
 }
@@ -108,6 +115,9 @@ func New(board *profiles.Board, options Options) *Tree {
 	b.nodes()
 	b.libraries()
 	for path, lines := range b.added {
+		if path == devicesFile {
+			lines = wholeDevices(lines)
+		}
 		b.tree.file(path, lines)
 	}
 	t := &Tree{Node: b.tree, Added: b.added}
@@ -188,6 +198,7 @@ func (b *builder) libraries() {
 	}
 	if text := b.options.Profile; text != "" {
 		b.tree.file(ProfileFile, text)
+		b.tree.file(FeaturesFile, "pci-10de.present=true\n")
 		b.tree.dir(state.MountPoint)
 	}
 	if text := b.options.Description; text != "" {
@@ -239,10 +250,20 @@ func (b *builder) modules() {
 	if b.board.NVLink.SwitchNodes.Or(0) > 0 {
 		lines = append(lines, fmt.Sprintf("%3d nvidia-nvswitch", majorNVSwitch))
 	}
-	if b.board.System.IMEXChannels.Or(0) > 0 {
+	if branch(b.driver) >= 550 || b.board.System.IMEXChannels.Or(0) > 0 { // whether or not there are channels
 		lines = append(lines, fmt.Sprintf("%3d nvidia-caps-imex-channels", majorIMEX))
 	}
-	b.added["proc/devices"] = strings.Join(lines, "\n") + "\n"
+	b.added[devicesFile] = strings.Join(lines, "\n") + "\n"
+}
+
+const devicesFile = "proc/devices"
+
+// wholeDevices is a list of a machine's devices with some more lines, sorted by number as the kernel's.
+func wholeDevices(lines string) string {
+	list := append(strings.Split(strings.TrimSuffix(lines, "\n"), "\n"), "  1 mem", "  4 tty", "  5 /dev/tty", " 10 misc", " 13 input", " 29 fb",
+		"128 ptm", "136 pts")
+	slices.SortStableFunc(list, func(a, b string) int { return strings.Compare(a[:3], b[:3]) })
+	return "Character devices:\n" + strings.Join(list, "\n") + "\n\nBlock devices:\n  7 loop\n  8 sd\n253 virtblk\n259 blkext\n"
 }
 
 // module writes what is seen of a module; taint says how it differs from the kernel's own.

@@ -158,6 +158,9 @@ func (t *Tree) fill(at string, made bool) (err error) {
 	}
 	defer unix.Close(dir)
 	m := Maker{Device: makeDevice, Several: true, Made: &t.Made}
+	if t.StandIns {
+		m.Device = makeStandIn
+	}
 	if err := m.Share(dir, at, t.Node); err != nil {
 		return err
 	}
@@ -179,7 +182,11 @@ func makeDevice(dir int, name string, n *Node) error {
 	if unix.Mknodat(dir, name, unix.S_IFCHR|mode, int(unix.Mkdev(n.Major, n.Minor))) == nil {
 		return nil
 	}
-	return unix.Mknodat(dir, name, unix.S_IFREG|mode, 0)
+	return makeStandIn(dir, name, n)
+}
+
+func makeStandIn(dir int, name string, n *Node) error {
+	return unix.Mknodat(dir, name, unix.S_IFREG|uint32(n.Mode.Perm()), 0)
 }
 
 // staged reads the list of what was written into a folder.

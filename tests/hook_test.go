@@ -121,4 +121,51 @@ func TestHookContainer(t *testing.T) {
 	}
 	assert.Contains(t, contained(t, top, spec, device, limit, privileged).succeeds(t).stdout, "\n400.00 W\n")
 	assert.Contains(t, contained(t, top, spec, device, limit).stdout, "\n400.00 W\n", "the node's state is one for all its containers")
+
+	// A MIG device: nvidia-ctk reads the numbers of the capabilities where the driver has them.
+	run(t, nil, launcher(t), "mig", "create", "--root", tree, "--gpu", "3", "--enable", "3g.40gb,1g.10gb,1g.10gb").succeeds(t)
+	const generate = `mount -t tmpfs none /proc/driver; cp -r "$1/proc/driver/nvidia-caps" /proc/driver/
+exec env -u NVMLFAB_STATE_DIR "$2" cdi generate --driver-root "$1" --dev-root "$1" --nvidia-cdi-hook-path "$3" --output "$4" --device-name-strategy index`
+	run(t, []string{"LD_LIBRARY_PATH="}, "unshare", "--mount", "sh", "-ec", generate, "sh", tree, containerToolkit(t), hook, spec).succeeds(t)
+	out := contained(t, top, spec, "nvidia.com/gpu=3:1", "nvidia-smi -L; goprog; ls /dev/nvidia-caps /proc/driver/nvidia/capabilities/gpu3/mig").succeeds(t)
+	assert.Empty(t, out.stderr)
+	lines := out.lines()
+	require.Len(t, lines, 9, "%s", out.stdout)
+	assert.Equal(t, want[0], lines[0])
+	assert.Regexp(t, `^  MIG 1g\.10gb     Device  0: \(UUID: MIG-[0-9a-f-]{36}\)$`, lines[1])
+	assert.Equal(t, id, lines[2])
+	assert.Regexp(t, `^nvidia-cap\d+ nvidia-cap\d+ gi\d+$`, lines[4]+" "+lines[5]+" "+lines[8])
+}
+
+// TestHookRealDriver: where NVIDIA's kernel driver is loaded, which a file of the kernel's own in the place of the driver's stands
+// for, nothing with device nodes is staged.
+func TestHookRealDriver(t *testing.T) {
+	if os.Geteuid() != 0 {
+		skip(t, "only root can mount in place of the driver's files")
+	}
+	dir := t.TempDir()
+	const script = `mount -t tmpfs none /proc/driver; mkdir /proc/driver/nvidia; touch /proc/driver/nvidia/version
+mount --bind /proc/version /proc/driver/nvidia/version
+exec "$@"`
+	stage := []string{"--mount", "sh", "-ec", script, "sh", launcher(t), "stage", "--profile", "t4", "--root", filepath.Join(dir, "tree")}
+	out := run(t, nil, "unshare", stage...)
+	assert.NotZero(t, out.code)
+	assert.Contains(t, out.stderr, "NVIDIA's kernel driver is loaded on this machine")
+	assert.NoDirExists(t, filepath.Join(dir, "tree"))
+	run(t, nil, "unshare", append(stage, "--no-devices")...).succeeds(t)
+	info, err := os.Lstat(filepath.Join(dir, "tree/dev/nvidia0"))
+	require.NoError(t, err)
+	assert.True(t, info.Mode().IsRegular())
+	text, err := os.ReadFile(filepath.Join(dir, "tree/etc/kubernetes/node-feature-discovery/features.d/nvmlfab"))
+	require.NoError(t, err)
+	assert.Equal(t, "pci-10de.present=true\n", string(text))
+
+	bundle := filepath.Join(dir, "bundle")
+	require.NoError(t, os.MkdirAll(filepath.Join(bundle, "rootfs/dev"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(bundle, "rootfs/dev/nvidia0"), nil, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(bundle, "config.json"), []byte(`{"root": {"path": "rootfs"}}`), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(bundle, "state.json"), []byte(`{"bundle": "`+bundle+`"}`), 0o644))
+	out = run(t, nil, "unshare", "--mount", "sh", "-ec", script, "sh", filepath.Join(dir, "tree/usr/bin/nvmlfab-hook"), "update-ldcache", "--container-spec", filepath.Join(bundle, "state.json"))
+	assert.Equal(t, 1, out.code)
+	assert.Contains(t, out.stderr, "update-ldcache: NVIDIA's kernel driver is loaded on this machine")
 }

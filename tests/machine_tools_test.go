@@ -94,7 +94,7 @@ func TestMachineTools(t *testing.T) {
 	})
 	t.Run("modules", func(t *testing.T) {
 		out := inside(t, "h100", "sh", "-c", "cat /sys/module/nvidia/version; grep nvidia /proc/devices; [ ! -e /proc/modules ] || grep -c ^nvidia /proc/modules").succeeds(t)
-		assert.Regexp(t, `^580\.105\.08\n195 nvidia\n195 nvidia-modeset\n195 nvidiactl\n508 nvidia-uvm\n509 nvidia-caps\n(4\n)?$`, out.stdout)
+		assert.Regexp(t, `^580\.105\.08\n195 nvidia\n195 nvidia-modeset\n195 nvidiactl\n508 nvidia-uvm\n509 nvidia-caps\n234 nvidia-caps-imex-channels\n(4\n)?$`, out.stdout)
 	})
 }
 

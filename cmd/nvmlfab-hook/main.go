@@ -20,6 +20,7 @@ import (
 	"strconv"
 
 	"github.com/nvmlfab/nvmlfab/engine/state"
+	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/machine/container"
 )
 
@@ -145,6 +146,9 @@ func (h *hook) show(c *container.Container) error {
 		return nil
 	case c.Shown():
 		return nil
+	}
+	if err := machine.CheckDriver(); err != nil {
+		return fmt.Errorf("%w: this container has been given such nodes", err)
 	}
 	self, err := h.self()
 	if err != nil {

@@ -15,13 +15,14 @@ import (
 )
 
 type stageCmd struct {
-	Root    string  `required:"" placeholder:"DIR" help:"The folder to write below; made if it does not exist."`
-	Profile *string `placeholder:"NAME|FILE" help:"A shipped profile, or a profile file."`
-	GPUs    *uint32 `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
-	Driver  string  `placeholder:"VERSION" help:"The driver's version, instead of the profile's."`
-	NVML    string  `name:"nvml" placeholder:"VERSION" help:"The version of NVML, instead of the one that came with the driver."`
-	Fabric  string  `name:"ib-fabric" placeholder:"FILE" help:"A description of the InfiniBand fabric around the machine; by default the machine is alone."`
-	SMI     string  `name:"nvidia-smi" placeholder:"FILE" help:"An nvidia-smi to copy; by default the one in PATH, if there is one."`
+	Root      string  `required:"" placeholder:"DIR" help:"The folder to write below; made if it does not exist."`
+	Profile   *string `placeholder:"NAME|FILE" help:"A shipped profile, or a profile file."`
+	GPUs      *uint32 `name:"gpus" placeholder:"N" help:"How many GPUs there are, instead of the profile's number."`
+	Driver    string  `placeholder:"VERSION" help:"The driver's version, instead of the profile's."`
+	NVML      string  `name:"nvml" placeholder:"VERSION" help:"The version of NVML, instead of the one that came with the driver."`
+	Fabric    string  `name:"ib-fabric" placeholder:"FILE" help:"A description of the InfiniBand fabric around the machine; by default the machine is alone."`
+	SMI       string  `name:"nvidia-smi" placeholder:"FILE" help:"An nvidia-smi to copy; by default the one in PATH, if there is one."`
+	NoDevices bool    `help:"Write empty files in the place of device nodes. Where NVIDIA's kernel driver is loaded, nodes would open the GPUs that are really there, and nothing is staged without this."`
 }
 
 func (stageCmd) Help() string {
@@ -37,6 +38,9 @@ when the folder is staged anew.`
 }
 
 func (c stageCmd) Run() error {
+	if err := machine.CheckDriver(); err != nil && !c.NoDevices {
+		return fmt.Errorf("%w: stage on another machine, or with --no-devices", err)
+	}
 	p, err := choose(c.Profile)
 	if err != nil {
 		return err
@@ -66,6 +70,7 @@ func (c stageCmd) Run() error {
 	}
 	options.State = filepath.Join("..", filepath.Base(state.Path()))
 	tree := machine.New(p.board, options)
+	tree.StandIns = c.NoDevices
 	if err := writeTree(tree, c.Root); err != nil {
 		return err
 	}
