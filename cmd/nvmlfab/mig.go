@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nvmlfab/nvmlfab/engine/change"
+	"github.com/nvmlfab/nvmlfab/engine/change/layout"
 	"github.com/nvmlfab/nvmlfab/engine/state"
 	"github.com/nvmlfab/nvmlfab/generated/abi"
 	"github.com/nvmlfab/nvmlfab/profiles"
@@ -210,9 +211,9 @@ func (c migCreateCmd) Run() error {
 	}
 	return n.change(func(t *change.Tx) error {
 		for _, i := range list {
-			m := migTx{t, i}
+			m := migTx{layout.GPU{Tx: t, Index: i}}
 			if c.Enable {
-				if err := m.mode(true); err != nil {
+				if err := m.Mode(true); err != nil {
 					return about(i, err)
 				}
 			}
@@ -274,57 +275,11 @@ func placements(args []string) (list []placement, err error) {
 }
 
 // migTx changes the instances of one GPU.
-type migTx struct {
-	*change.Tx
-	gpu int
-}
-
-// refused is the error for an answer of NVML that nothing has explained before.
-func refused(ret abi.Return) error {
-	if ret == abi.SUCCESS {
-		return nil
-	}
-	return fmt.Errorf("NVML answers %d", ret)
-}
-
-// mode switches MIG mode.
-func (m migTx) mode(on bool) error {
-	d, err := m.Device(m.gpu)
-	switch {
-	case err != nil:
-		return err
-	case !d.MIG.ModeCurrent.Valid:
-		if !on {
-			return nil
-		}
-		return errors.New("it has no MIG mode")
-	case bool(d.MIG.ModeCurrent.Value) == on && d.MIG.ModePending == d.MIG.ModeCurrent:
-		return nil
-	}
-	mode := abi.EnableState_t(abi.FEATURE_DISABLED)
-	if on {
-		mode = abi.FEATURE_ENABLED
-	}
-	return refused(m.MigMode(m.gpu, mode))
-}
-
-// cut is how the GPU is cut, which must be in MIG mode.
-func (m migTx) cut() (*change.Partitioning, error) {
-	d, err := m.Device(m.gpu)
-	switch {
-	case err != nil:
-		return nil, err
-	case !d.MIG.ModeCurrent.Valid:
-		return nil, errors.New("it has no MIG mode")
-	case !bool(d.MIG.ModeCurrent.Value):
-		return nil, errors.New("MIG mode is off: switch it on with nvmlfab mig create --enable, or nvidia-smi -mig 1")
-	}
-	return m.Partitioning(m.gpu), nil
-}
+type migTx struct{ layout.GPU }
 
 // create makes a GPU instance, and a compute instance that takes all of it.
 func (m migTx) create(name string, want profiles.Opt[uint32], compute bool) error {
-	p, err := m.cut()
+	p, err := m.Cut()
 	if err != nil {
 		return err
 	}
@@ -336,12 +291,12 @@ func (m migTx) create(name string, want profiles.Opt[uint32], compute bool) erro
 	if err != nil {
 		return err
 	}
-	made, ret := m.CreateGPUInstance(m.gpu, profile.ID, &start)
+	made, ret := m.CreateGPUInstance(m.Index, profile.ID, &start)
 	if ret == abi.SUCCESS && compute {
 		ways := p.ComputeProfiles(profile)
-		_, ret = m.CreateComputeInstance(m.gpu, made.Serial, ways[len(ways)-1].ID, nil)
+		_, ret = m.CreateComputeInstance(m.Index, made.Serial, ways[len(ways)-1].ID, nil)
 	}
-	return refused(ret)
+	return layout.Refused(ret)
 }
 
 // createPart makes a compute instance in the GPU instance of a number.
@@ -370,13 +325,13 @@ func (m migTx) createPart(number uint32, w placement) error {
 	if len(free) == 0 || start != nil && !slices.Contains(free, *start) {
 		return fmt.Errorf("there is no room for %s in GPU instance %d", c.Name(profile), number)
 	}
-	_, ret := m.CreateComputeInstance(m.gpu, instance.Serial, c.ID, start)
-	return refused(ret)
+	_, ret := m.CreateComputeInstance(m.Index, instance.Serial, c.ID, start)
+	return layout.Refused(ret)
 }
 
 // find is the GPU instance of a number.
 func (m migTx) find(number uint32) (*change.Partitioning, state.Instance, error) {
-	p, err := m.cut()
+	p, err := m.Cut()
 	if err != nil {
 		return nil, state.Instance{}, err
 	}
@@ -385,16 +340,6 @@ func (m migTx) find(number uint32) (*change.Partitioning, state.Instance, error)
 		return nil, state.Instance{}, fmt.Errorf("there is no GPU instance %d", number)
 	}
 	return p, p.Instances[at], nil
-}
-
-// destroy removes a GPU instance and what is in it.
-func (m migTx) destroy(i state.Instance) error {
-	for _, part := range i.Parts {
-		if ret := m.DestroyComputeInstance(m.gpu, part.Serial); ret != abi.SUCCESS {
-			return refused(ret)
-		}
-	}
-	return refused(m.DestroyGPUInstance(m.gpu, i.Serial))
 }
 
 type migDestroyCmd struct {
@@ -448,11 +393,11 @@ func (c migDestroyCmd) Run() error {
 	return n.change(func(t *change.Tx) error {
 		any := false
 		for _, i := range list {
-			m := migTx{t, i}
+			m := migTx{layout.GPU{Tx: t, Index: i}}
 			if c.All {
 				for _, instance := range slices.Clone(t.Partitioning(i).Instances) {
 					any = true
-					if err := m.destroy(instance); err != nil {
+					if err := m.Destroy(instance); err != nil {
 						return about(i, err)
 					}
 				}
@@ -480,11 +425,11 @@ func (m migTx) destroyOne(number uint32, part profiles.Opt[uint32]) error {
 	}
 	id, ok := part.Get()
 	if !ok {
-		return m.destroy(instance)
+		return m.Destroy(instance)
 	}
 	for _, p := range instance.Parts {
 		if p.ID == id {
-			return refused(m.DestroyComputeInstance(m.gpu, p.Serial))
+			return layout.Refused(m.DestroyComputeInstance(m.Index, p.Serial))
 		}
 	}
 	return fmt.Errorf("there is no compute instance %d in GPU instance %d", id, number)
