@@ -5,6 +5,7 @@
 # make bench      what a call and a start cost, beside a C library and the smallest Go library
 # make lib        the libraries alone, for every version of NVML; NVML=12.4 builds that one alone into dist/nvml/12.4.127
 # make mockfs-shim, make test-mockfs   libmockfs.so alone, and its tests
+# make musl       the libraries to preload into programs on musl, into dist/lib/musl
 # make kernel, example, load, reload, unload, fingerprint, test-kernel, test-kunit, verify-compute, verify-cgroup…
 #                 the kernel modules; kernel/Makefile says what each does and which variables it takes
 # make install-headers   the headers for programs in C, with their documents, into DESTDIR PREFIX
@@ -184,6 +185,30 @@ $(out)/lib/libibmockverbs.so: $(wildcard shims/preload/kernel.h $(infiniband)/*.
 
 $(out)/lib/libibmockumad.so: shims/preload/infiniband/umad.c shims/preload/infiniband/umad.map shims/preload/kernel.h Makefile | $(out)/lib
 	@echo "$(gcc) $< -o $@"; $(gcc) $(shim_flags) -Wl,-soname,libibmockumad.so -Wl,--version-script,shims/preload/infiniband/umad.map $< $(old_libs) -o $@.$$$$; \
+	mv $@.$$$$ $@
+
+# The same libraries for programs on musl, with the headers of Debian's, which are fetched. They name no libc that they need, since a
+# program on musl may start one on glibc, which inherits LD_PRELOAD and would end without that libc. So the linker cannot say what
+# is missing; a program that loads them can. musl has no __chk_fail, by which glibc's checked functions end a program.
+musl_libraries := $(addprefix $(out)/lib/musl/,libmockfs.so libibmocksys.so libibmockverbs.so libibmockumad.so)
+musl_flags := -std=gnu11 -Wall -Wextra -Werror -O2 -U_FORTIFY_SOURCE -fPIC -fvisibility=hidden -shared -nostdinc -nostdlib -s \
+  -D__chk_fail=abort -Wl,-z,nodelete -Wl,-z,now
+
+$(out)/lib/musl/libmockfs.so:       musl_sources = shims/preload/*.c shims/preload/pci/*.c
+$(out)/lib/musl/libibmocksys.so:    musl_sources = shims/preload/*.c $(infiniband)/sys/*.c
+$(out)/lib/musl/libibmockverbs.so:  musl_sources = $(infiniband)/verbs/*.c
+$(out)/lib/musl/libibmockumad.so:   musl_sources = $(infiniband)/umad.c
+$(out)/lib/musl/libibmockumad.so:   musl_map = $(infiniband)/umad.map
+musl_map = shims/preload/pci/exports.map
+
+.PHONY: musl
+musl: $(musl_libraries)
+$(musl_libraries): $(wildcard shims/preload/*.* shims/preload/pci/* $(infiniband)/*.* $(infiniband)/sys/* $(infiniband)/verbs/*) tests/debian/packages.go Makefile
+	@mkdir -p $(@D); musl=$$(go run ./tests/fetch -q musl$(if $(filter arm64,$(FOR)),-arm64)); \
+	echo "$(gcc) $(musl_sources) -o $@"; \
+	$(gcc) $(musl_flags) -isystem "$$musl/usr/include/$(triple:-gnu=-musl)" -isystem "$$($(gcc) -print-file-name=include)" \
+	  -idirafter /usr/$(triple)/include -idirafter /usr/include/$(triple) -idirafter /usr/include \
+	  -I shims/preload -I $(infiniband) -Wl,-soname,$(@F) -Wl,--version-script,$(musl_map) $(musl_sources) -o $@.$$$$; \
 	mv $@.$$$$ $@
 
 # The library of nvmlfab trace. Its tables are written when it is built. It needs the library that it stands in front of, by a name that leads there. nvmlfab writes a
@@ -366,7 +391,7 @@ release:
 	else echo "there is no $$compiler, so there is no release for $(other); Debian has it in the package gcc-$$(echo $${compiler%%-*} | tr _ -)-linux-gnu"; fi
 else
 stage = dist/release/$(FOR)
-release: lib bin
+release: lib bin musl
 	@[ $(FOR) = $(native) ] || $(MAKE) --no-print-directory FOR=$(native) bin; \
 	rm -rf $(stage); mkdir -p $(stage)/bin $(stage)/overlay; trap 'rm -rf $(stage); rmdir --ignore-fail-on-non-empty dist/release' EXIT; \
 	cp -rP $(out)/lib $(out)/nvml $(stage)/; cp $(out)/bin/nvidia-imex $(stage)/bin/; \

@@ -31,9 +31,9 @@ func removeBundle() {
 
 // bundle is a copy of the build results in a folder that every user can read.
 var bundle = sync.OnceValues(func() (string, error) {
-	build := exec.Command("make", "--no-print-directory", "-C", root, "all")
+	build := exec.Command("make", "--no-print-directory", "-C", root, "all", "musl")
 	if text, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("make all: %w\n%s", err, text)
+		return "", fmt.Errorf("make all musl: %w\n%s", err, text)
 	}
 	dir, err := os.MkdirTemp("", "nvmlfab-bundle-*")
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/nvmlfab/nvmlfab/machine"
@@ -67,8 +66,9 @@ func (f ibFlags) adapters(p *profile, options *machine.Options) error {
 	return err
 }
 
-// preload lets programs find the adapters of a tree, whose files are mounted or are to be redirected.
-func (f ibFlags) preload(root string, mounted bool) error {
+// preload lets programs find the adapters of a tree, whose files are mounted or are to be redirected, by the libraries of a folder
+// below lib.
+func (f ibFlags) preload(root, folder string, mounted bool) error {
 	if !f.on() {
 		return nil
 	}
@@ -78,12 +78,9 @@ func (f ibFlags) preload(root string, mounted bool) error {
 	}
 	var paths []string
 	for _, name := range names {
-		path := filepath.Join(home(), "lib", name)
-		if !exists(path) {
-			return fmt.Errorf("no %s in %s: run make, or keep the folders bin and lib of a release side by side", name, filepath.Dir(path))
-		}
-		if strings.ContainsAny(path, ": ") {
-			return fmt.Errorf("%s: the dynamic linker preloads nothing with a space or a : in its path: move nvmlfab elsewhere", path)
+		path, err := toPreload(folder, name)
+		if err != nil {
+			return err
 		}
 		paths = append(paths, path)
 	}

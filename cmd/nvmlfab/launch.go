@@ -134,7 +134,7 @@ func declare(dir string, board *profiles.Board) error {
 
 // showNamespace shows the board to programs in this mount namespace, with a state directory; a fresh one if lasting is empty.
 // InfiniBand adapters are shown as flags say.
-func (p *profile) showNamespace(libraries string, system bool, lasting string, ib ibFlags) error {
+func (p *profile) showNamespace(libraries, program string, system bool, lasting string, ib ibFlags) error {
 	options := machine.Options{CPUs: machine.OnlineCPUs(), System: system, Libraries: libraries, CUDA: libcuda(), State: machine.LaunchState}
 	if err := ib.adapters(p, &options); err != nil {
 		return err
@@ -159,7 +159,8 @@ func (p *profile) showNamespace(libraries string, system bool, lasting string, i
 	if err := ib.start(machine.InfiniBandRoot, true); err != nil {
 		return err
 	}
-	if err := ib.preload(machine.InfiniBandRoot, true); err != nil {
+	folder, _ := preloadable(program) // where nothing can be preloaded, variables do no harm
+	if err := ib.preload(machine.InfiniBandRoot, folder, true); err != nil {
 		return err
 	}
 	return setLibrary(libraries)

@@ -136,20 +136,35 @@ func TestPreloadRefuses(t *testing.T) {
 	script := write(t, dir, "script", "#!"+self+" -x\n", 0o755)
 	setuid := write(t, dir, "setuid", "\x7fELF", 0o755)
 	require.NoError(t, os.Chmod(setuid, 0o755|os.ModeSetuid))
-	assert.ErrorContains(t, preloadable(self), "written in Go")
-	assert.ErrorContains(t, preloadable(script), "written in Go")
-	assert.ErrorContains(t, preloadable(setuid), "setuid")
+	refuses := func(program, why string) {
+		t.Helper()
+		_, err := preloadable(program)
+		assert.ErrorContains(t, err, why)
+	}
+	takes := func(program, folder string) {
+		t.Helper()
+		got, err := preloadable(program)
+		assert.NoError(t, err)
+		assert.Equal(t, folder, got)
+	}
+	refuses(self, "written in Go")
+	refuses(script, "written in Go")
+	refuses(setuid, "setuid")
 	if os.Geteuid() == 0 {
 		capable := write(t, dir, "capable", "\x7fELF", 0o755)
 		require.NoError(t, unix.Setxattr(capable, "security.capability", fileCapability, 0))
-		assert.ErrorContains(t, preloadable(capable), "file capabilities")
+		refuses(capable, "file capabilities")
 	}
 	sh, err := os.ReadFile("/bin/sh")
 	require.NoError(t, err)
-	musl := bytes.Replace(sh, []byte("/lib64/ld-linux-x86-64.so.2"), []byte("/lib/ld-musl-x86_64.so.1\x00\x00\x00"), 1)
-	assert.ErrorContains(t, preloadable(write(t, dir, "musl", string(musl), 0o755)), "another C library than glibc, by ld-musl-x86_64.so.1: it needs a mount namespace, so allow")
+	linked := func(name, linker string) string {
+		const glibc = "/lib64/ld-linux-x86-64.so.2"
+		return write(t, dir, name, string(bytes.Replace(sh, []byte(glibc), []byte(linker+strings.Repeat("\x00", len(glibc)-len(linker))), 1)), 0o755)
+	}
+	refuses(linked("uclibc", "/lib/ld64-uClibc.so.1"), "another C library than glibc and musl, by ld64-uClibc.so.1: it needs a mount namespace, so allow")
+	takes(linked("musl", "/lib/ld-musl-x86_64.so.1"), "musl")
 	sh[elf.EI_CLASS+14]++ // the low byte of e_machine
-	assert.ErrorContains(t, preloadable(write(t, dir, "other", string(sh), 0o755)), "another processor")
-	assert.NoError(t, preloadable("/bin/sh"))
-	assert.NoError(t, preloadable("/nonexistent"))
+	refuses(write(t, dir, "other", string(sh), 0o755), "another processor")
+	takes("/bin/sh", "")
+	takes("/nonexistent", "")
 }

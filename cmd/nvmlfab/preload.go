@@ -24,14 +24,12 @@ const preloaded = "libmockfs.so"
 // showPreloaded shows the board to a program by a preloaded library, and also to its children if they keep the
 // environment. The state directory is a fresh one if lasting is empty. InfiniBand adapters are shown as flags say.
 func (p *profile) showPreloaded(libraries, program, lasting string, ib ibFlags) error {
-	library := filepath.Join(home(), "lib", preloaded)
-	if _, err := os.Stat(library); err != nil {
-		return fmt.Errorf("no %s in %s: run make, or keep the folders bin and lib of a release side by side", preloaded, filepath.Dir(library))
+	folder, err := preloadable(program)
+	if err != nil {
+		return err
 	}
-	if strings.ContainsAny(library, ": ") {
-		return fmt.Errorf("%s: the dynamic linker preloads nothing with a space or a : in its path: move nvmlfab elsewhere", library)
-	}
-	if err := preloadable(program); err != nil {
+	library, err := toPreload(folder, preloaded)
+	if err != nil {
 		return err
 	}
 	options := machine.Options{CPUs: machine.OnlineCPUs(), Profile: string(p.source())}
@@ -60,7 +58,7 @@ func (p *profile) showPreloaded(libraries, program, lasting string, ib ibFlags) 
 	if err := ib.start(root, false); err != nil {
 		return err
 	}
-	if err := ib.preload(root, false); err != nil {
+	if err := ib.preload(root, folder, false); err != nil {
 		return err
 	}
 	if err := p.setProfile(filepath.Join(root, machine.ProfileFile)); err != nil {
@@ -69,16 +67,39 @@ func (p *profile) showPreloaded(libraries, program, lasting string, ib ibFlags) 
 	return setLibrary(libraries)
 }
 
-// preloadable returns an error if a library cannot be preloaded into a program, or would not intercept its calls.
-func preloadable(program string) error {
+// Folders below lib with the libraries to preload: for programs on glibc, which are in lib itself, and on musl.
+const (
+	forGlibc = ""
+	forMusl  = "musl"
+)
+
+// toPreload is the path of a library to preload, from a folder below lib.
+func toPreload(folder, name string) (string, error) {
+	path := filepath.Join(home(), "lib", folder, name)
+	if !exists(path) {
+		target := "make"
+		if folder == forMusl {
+			target = "make musl"
+		}
+		return "", fmt.Errorf("no %s in %s: run %s, or keep the folders bin and lib of a release side by side", name, filepath.Dir(path), target)
+	}
+	if strings.ContainsAny(path, ": ") {
+		return "", fmt.Errorf("%s: the dynamic linker preloads nothing with a space or a : in its path: move nvmlfab elsewhere", path)
+	}
+	return path, nil
+}
+
+// preloadable returns the folder of the libraries to preload into a program, or an error if none can be preloaded into it, or would
+// not intercept its calls.
+func preloadable(program string) (folder string, err error) {
 	path, err := lookPath(program)
 	if err != nil && !errors.Is(err, exec.ErrDot) {
-		return nil // become reports the error
+		return forGlibc, nil // become reports the error
 	}
 	for range 4 { // a script's interpreter may itself be a script
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return nil
+			return forGlibc, nil
 		}
 		line, ok := strings.CutPrefix(string(text[:min(len(text), 256)]), "#!")
 		if !ok {
@@ -86,12 +107,12 @@ func preloadable(program string) error {
 		}
 		fields := strings.Fields(strings.SplitN(line, "\n", 2)[0])
 		if len(fields) == 0 {
-			return nil
+			return forGlibc, nil
 		}
 		path = fields[0]
 	}
-	refuse := func(why string) error {
-		return fmt.Errorf("cannot preload %s into %s, which %s: it needs a mount namespace, so allow user namespaces or be root, "+
+	refuse := func(why string) (string, error) {
+		return "", fmt.Errorf("cannot preload %s into %s, which %s: it needs a mount namespace, so allow user namespaces or be root, "+
 			"and leave --preload away", preloaded, path, why)
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
@@ -105,7 +126,7 @@ func preloadable(program string) error {
 	}
 	f, err := elf.Open(path)
 	if err != nil {
-		return nil
+		return forGlibc, nil
 	}
 	defer f.Close()
 	if f.Class != elf.ELFCLASS64 || f.Machine != machineOf[runtime.GOARCH] {
@@ -116,10 +137,14 @@ func preloadable(program string) error {
 			continue
 		}
 		linker, err := io.ReadAll(io.LimitReader(p.Open(), unix.PathMax))
-		if name := filepath.Base(strings.TrimRight(string(linker), "\x00")); err == nil && !strings.HasPrefix(name, "ld-linux") {
-			return refuse("uses another C library than glibc, by " + name)
+		name := filepath.Base(strings.TrimRight(string(linker), "\x00"))
+		switch {
+		case err != nil || strings.HasPrefix(name, "ld-linux"):
+			return forGlibc, nil
+		case strings.HasPrefix(name, "ld-musl"):
+			return forMusl, nil
 		}
-		return nil
+		return refuse("uses another C library than glibc and musl, by " + name)
 	}
 	return refuse("is linked statically")
 }

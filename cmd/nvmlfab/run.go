@@ -154,7 +154,7 @@ func (c *runCmd) prepare(again []string) error {
 	if c.Preload {
 		err = p.showPreloaded(libraries, c.Command[0], lasting, c.ibFlags)
 	} else if err = machine.EnterNamespace(filepath.Join(home(), "lib", "nvmlfab-enter"), again, c.AsRoot); err == nil {
-		err = p.showNamespace(libraries, c.NUMA, lasting, c.ibFlags)
+		err = p.showNamespace(libraries, c.Command[0], c.NUMA, lasting, c.ibFlags)
 	} else if !c.Namespace && !(c.AsRoot && os.Geteuid() != 0) {
 		complain(fmt.Errorf("%w; preloading %s instead", err, preloaded))
 		err = p.showPreloaded(libraries, c.Command[0], lasting, c.ibFlags)

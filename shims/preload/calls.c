@@ -113,7 +113,9 @@ static inline bool near_miss(int error) { return error == ENOENT || error == EPE
     return near_##name arguments;                                                                     \
   }
 
-#define OTHER(other, name) ALSO(other, name)
+// musl's headers define some of these names as macros, which must not be replaced.
+#define OTHER(other, name) \
+  EXPORT extern __typeof__(my_##name) also_##other __asm__(#other) __attribute__((alias(#name)));
 #define SYSCALL(number, directory, path, how)
 
 #include "calls.def"

@@ -1,7 +1,11 @@
 // fts. Libc's own opens directories by internal functions that a preloaded library does not see. This one never changes the
 // working directory, as if FTS_NOCHDIR were given.
+//
+// musl itself has no fts. A library that adds one calls our opendir and stat.
 
 #include "engine.h"
+
+#ifdef __GLIBC__
 
 #include <fts.h>
 #include <stdlib.h>
@@ -276,3 +280,5 @@ int my_fts_close(FTS *f) {
   return 0;
 }
 ALSO(fts64_close, fts_close)
+
+#endif

@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#ifndef __GLIBC__  // musl has no flag by which a visitor can skip a part
+enum { FTW_ACTIONRETVAL = 0, FTW_SKIP_SUBTREE = 2, FTW_SKIP_SIBLINGS };
+#endif
+
 typedef int visit_t(const char *path, const struct stat *st, int type, struct FTW *at);
 typedef int old_visit_t(const char *path, const struct stat *st, int type);
 

@@ -9,6 +9,10 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 
+#ifndef __GLIBC__  // musl before 1.2.5 leaves struct statx to the kernel's headers
+#include <linux/stat.h>
+#endif
+
 static inline long kernel(long number, long a, long b, long c, long d) {
 #if defined(__x86_64__)
   long result;

@@ -1,4 +1,5 @@
-// scandir, glob and wordexp. Libc's own read directories by internal functions that a preloaded library does not see.
+// scandir, glob and wordexp. Libc's own read directories by internal functions that a preloaded library does not see. The glob of
+// musl takes no functions of others to read them, so there it and wordexp find the files of the host.
 
 #include "engine.h"
 
@@ -55,6 +56,8 @@ int my_scandirat(int dirfd, const char *path, struct dirent ***names, filter_t *
   return read_names(my_openat(dirfd, path, READ_NAMES, 0), names, filter, order);
 }
 ALSO(scandirat64, scandirat)
+
+#ifdef __GLIBC__
 
 // ---- glob: libc's, with our functions to read directories ----------------------------------------------------------
 
@@ -183,3 +186,5 @@ int my_wordexp(const char *words, wordexp_t *result, int flags) {
   *result = to;
   return error;
 }
+
+#endif

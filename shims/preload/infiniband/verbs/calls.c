@@ -16,8 +16,15 @@ struct slot {
 
 extern const struct slot __start_slots[], __stop_slots[];
 
+// missing stands for a function that this version of libc does not have.
+static long missing(void) {
+  errno = ENOSYS;
+  return -1;
+}
+
 static __attribute__((noinline)) void *find_now(const struct slot *slot) {
   void *address = dlsym(RTLD_NEXT, slot->name);
+  if (!address) address = (void *)missing;
   __atomic_store_n(slot->address, address, __ATOMIC_RELEASE);
   return address;
 }
@@ -332,7 +339,7 @@ ssize_t my_sendmsg(int fd, const struct msghdr *message, int flags) {
   if (!atomic_load_explicit(&sockets, memory_order_relaxed) || !take(&m, message, sizeof m) || !to_kernel(fd, m.msg_name, m.msg_namelen))
     return NEXT(sendmsg)(fd, message, flags);
   size_t used = 0;
-  for (size_t i = 0; i < m.msg_iovlen; i++) {
+  for (size_t i = 0; i < (size_t)m.msg_iovlen; i++) {
     struct iovec part;
     if (!take(&part, m.msg_iov + i, sizeof part) || (part.iov_len <= sizeof room - used && !take(room + used, part.iov_base, part.iov_len))) {
       errno = EFAULT;
