@@ -50,6 +50,8 @@ type Options struct {
 	Home, SMI string
 	// Proc is the proc of the node.
 	Proc string
+	// MIGStrategy is how MIG devices are offered: one of MIGStrategies; single if empty.
+	MIGStrategy string
 	// Labels says that the node gets labels as gpu-feature-discovery gives them.
 	Labels bool
 	// CPUs are those of the node.
@@ -73,7 +75,9 @@ type Agent struct {
 	o      Options
 	client dynamic.Interface
 	m      *manifest
-	staged int // how many trees this agent has staged
+	staged int    // how many trees this agent has staged
+	mig    string // the state of the MIG configuration; empty without one
+	tried  string // the MIG configuration that was tried last
 
 	mu     sync.Mutex // held while the node is being changed
 	node   cache.SharedIndexInformer
@@ -94,6 +98,12 @@ func New(ctx context.Context, client dynamic.Interface, o Options) (*Agent, erro
 	}
 	if o.Kind == "" {
 		o.Kind = "nvidia.com/gpu"
+	}
+	if o.MIGStrategy == "" {
+		o.MIGStrategy = MIGSingle
+	}
+	if !slices.Contains(MIGStrategies, o.MIGStrategy) {
+		return nil, fmt.Errorf("MIG strategy %q: want one of %s", o.MIGStrategy, strings.Join(MIGStrategies, ", "))
 	}
 	if o.Interval <= 0 {
 		o.Interval = 30 * time.Second
@@ -225,7 +235,7 @@ func (a *Agent) Reconcile(ctx context.Context) (next time.Duration) {
 		wrong = a.stage(choice)
 	}
 	g := a.inForce()
-	var unpublished error
+	var unpublished, uncut error
 	if wrong == nil && choice == nil && g != nil {
 		unpublished = errors.Join(a.revoke(), a.withdraw(ctx, node))
 		for _, old := range slices.Clone(a.m.Generations) {
@@ -242,6 +252,7 @@ func (a *Agent) Reconcile(ctx context.Context) (next time.Duration) {
 		}
 	}
 	if staged != nil {
+		uncut = a.divide(ctx, node, staged, choice)
 		unpublished = a.publish(*g)
 		next = a.apply(ctx, node, staged)
 		unpublished = errors.Join(unpublished, a.label(ctx, node, staged))
@@ -251,7 +262,7 @@ func (a *Agent) Reconcile(ctx context.Context) (next time.Duration) {
 	if err := a.collect(); err != nil {
 		unpublished = errors.Join(unpublished, err)
 	}
-	a.report(ctx, node, g, wrong, unpublished)
+	a.report(ctx, node, g, wrong, uncut, unpublished)
 	return next
 }
 

@@ -35,6 +35,7 @@ type view struct {
 	tree   string
 	seen   os.FileInfo
 	numa   []int64
+	offers []offer // what the kubelet knows
 }
 
 // look returns the tree in force and its state; nil if there is none.
@@ -79,7 +80,7 @@ func numaOf(tree string, d *profiles.Device) int64 {
 	return -1
 }
 
-// Devices are the GPUs of the node for the kubelet.
+// Devices are the GPUs and MIG devices of the node for the kubelet.
 func (a *Agent) Devices() (list []plugin.Device) {
 	a.looking.Lock()
 	defer a.looking.Unlock()
@@ -88,9 +89,18 @@ func (a *Agent) Devices() (list []plugin.Device) {
 		return nil
 	}
 	now := time.Now().UnixMilli()
-	for i := range staged.Source.Board.Devices {
-		d, err := staged.Source.Device(i, now)
-		list = append(list, plugin.Device{ID: string(staged.Source.Board.Devices[i].UUID), Healthy: err == nil && healthy(d), NUMA: a.view.numa[i]})
+	all, err := offers(&staged.Source, a.o.MIGStrategy, now)
+	if err != nil {
+		a.o.Log(err)
+		return nil
+	}
+	if !slices.Equal(all, a.view.offers) { // somebody has cut GPUs: the CDI specification and the labels have to follow
+		a.view.offers = all
+		a.Kick()
+	}
+	for _, o := range all {
+		d, err := staged.Source.Device(o.gpu, now)
+		list = append(list, plugin.Device{Resource: o.resource, ID: o.uuid, Healthy: err == nil && healthy(d), NUMA: a.view.numa[o.gpu]})
 	}
 	return list
 }

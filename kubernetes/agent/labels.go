@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/nvmlfab/nvmlfab/kubernetes/api"
 	"github.com/nvmlfab/nvmlfab/machine"
 	"github.com/nvmlfab/nvmlfab/profiles"
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +34,6 @@ func Labels(board *profiles.Board) map[string]string {
 	put("mps.capable", "false")
 	put("vgpu.present", "false")
 	put("mig.capable", strconv.FormatBool(d.MIG.ModeCurrent.Valid))
-	put("mig.strategy", "none")
 	if family := d.Architecture.Value; family != "" {
 		put("gpu.family", strings.ReplaceAll(strings.ToLower(family), "_", "-"))
 	}
@@ -68,14 +67,17 @@ func Labels(board *profiles.Board) map[string]string {
 
 // label gives the node the labels of its GPUs. It does not touch labels that somebody else has set to another value.
 func (a *Agent) label(ctx context.Context, node *corev1.Node, staged *machine.Staged) error {
-	if !a.o.Labels {
-		return a.withdraw(ctx, node)
+	want := map[string]string{}
+	if a.o.Labels {
+		var err error
+		if want, err = nodeLabels(staged, a.o.MIGStrategy); err != nil {
+			return err
+		}
 	}
-	board, err := staged.Source.Node(time.Now().UnixMilli())
-	if err != nil {
-		return err
+	if a.mig != "" {
+		want[api.MIGStateLabel] = a.mig
 	}
-	return a.setLabels(ctx, node, Labels(board))
+	return a.setLabels(ctx, node, want)
 }
 
 // setLabels makes the node have labels, and takes those away that the agent has set before and does not want any more.
@@ -84,7 +86,7 @@ func (a *Agent) setLabels(ctx context.Context, node *corev1.Node, want map[strin
 	for name, value := range want {
 		is, there := node.Labels[name]
 		mine, ours := a.m.Labels[name]
-		if there && !(ours && (is == mine || is == value)) {
+		if there && !(ours && (is == mine || is == value)) && name != api.MIGStateLabel {
 			continue // somebody else's
 		}
 		if is != value || !there {

@@ -24,11 +24,12 @@ const (
 	reasonStaged     = "Staged"
 	reasonNoGPUs     = "NoGPUs"
 	reasonBadProfile = "BadProfile"
+	reasonBadMIG     = "BadMIG"
 	reasonNode       = "NodeNotWritten"
 )
 
 // report says in a condition of the Node, and in an Event when that changes, what is in force and what is wrong.
-func (a *Agent) report(ctx context.Context, node *corev1.Node, g *generation, wrong, unpublished error) {
+func (a *Agent) report(ctx context.Context, node *corev1.Node, g *generation, wrong, uncut, unpublished error) {
 	status, reason, message := corev1.ConditionTrue, reasonStaged, ""
 	if g == nil {
 		reason, message = reasonNoGPUs, "no pool and no label gives this node GPUs"
@@ -38,7 +39,7 @@ func (a *Agent) report(ctx context.Context, node *corev1.Node, g *generation, wr
 	for _, fault := range []struct {
 		err    error
 		reason string
-	}{{wrong, reasonBadProfile}, {unpublished, reasonNode}} {
+	}{{wrong, reasonBadProfile}, {uncut, reasonBadMIG}, {unpublished, reasonNode}} {
 		if fault.err == nil {
 			continue
 		}

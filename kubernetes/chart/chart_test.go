@@ -81,14 +81,16 @@ func TestManifests(t *testing.T) {
 
 // TestValues: pools and profiles reach the agent's configuration, and switches its arguments and mounts.
 func TestValues(t *testing.T) {
-	pools := []any{map[string]any{"name": "small", "selector": map[string]any{"matchLabels": map[string]any{"gpus": "small"}}, "profile": "mine", "count": 2}}
+	pools := []any{map[string]any{"name": "small", "selector": map[string]any{"matchLabels": map[string]any{"gpus": "small"}}, "profile": "mine", "count": 2, "mig": "thirds"}}
 	var config corev1.ConfigMap
-	text := render(t, "templates/config.yaml", map[string]any{"pools": pools, "profiles": map[string]any{"mine": "extends: t4\nsystem: {driver_version: 550.90.07}\n"}})
+	text := render(t, "templates/config.yaml", map[string]any{"pools": pools, "migConfigs": "version: v1\nmig-configs: {}\n", "profiles": map[string]any{"mine": "extends: t4\nsystem: {driver_version: 550.90.07}\n"}})
 	require.NoError(t, yaml.UnmarshalStrict([]byte(text), &config), text)
 	parsed, err := api.ParseConfig(config.Data)
 	require.NoError(t, err)
 	choice, err := parsed.Choose(map[string]string{"gpus": "small"})
 	require.NoError(t, err)
+	assert.Equal(t, "thirds", choice.MIG)
+	assert.Equal(t, "version: v1\nmig-configs: {}\n", config.Data[api.MIGKey])
 	board, err := choice.Base.With(choice.Layers...)
 	require.NoError(t, err)
 	assert.Len(t, board.Devices, 2)

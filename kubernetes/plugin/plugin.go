@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -22,8 +23,10 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Device is a GPU that containers can have.
+// Device is a GPU or a MIG device that containers can have.
 type Device struct {
+	// Resource is what containers ask for, such as nvidia.com/gpu.
+	Resource string
 	// ID is its UUID, which is also its CDI name.
 	ID      string
 	Healthy bool
@@ -48,11 +51,44 @@ type Plugin struct {
 	changed chan struct{} // closed when devices have changed
 }
 
-// Socket is the name of the plugin's socket, and every how often it looks at the devices and at the kubelet.
-const (
-	Socket = "nvmlfab-gpu.sock"
-	period = 250 * time.Millisecond
-)
+// period is how often a plugin looks at the devices and at the kubelet.
+const period = 250 * time.Millisecond
+
+// Socket is the name of the socket of a resource's plugin.
+func Socket(resource string) string {
+	return "nvmlfab-" + resource[strings.LastIndex(resource, "/")+1:] + ".sock"
+}
+
+// Serve serves all devices of a list until the context ends, by a plugin for each resource that there has been. A resource without
+// devices stays known to the kubelet, with none.
+func Serve(ctx context.Context, dir, kind string, list func() []Device, log func(error)) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	known := map[string]bool{}
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		for _, d := range list() {
+			if known[d.Resource] {
+				continue
+			}
+			known[d.Resource] = true
+			p := &Plugin{Dir: dir, Resource: d.Resource, Kind: kind, Log: log, List: func() []Device {
+				return slices.DeleteFunc(list(), func(other Device) bool { return other.Resource != d.Resource })
+			}}
+			all.Go(func() {
+				if err := p.Run(ctx); err != nil {
+					log(err)
+				}
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
 
 // Run serves the devices until the context ends. It registers with the kubelet, and again whenever the kubelet starts anew.
 func (p *Plugin) Run(ctx context.Context) error {
@@ -105,7 +141,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	}
 }
 
-func (p *Plugin) socket() string { return filepath.Join(p.Dir, Socket) }
+func (p *Plugin) socket() string { return filepath.Join(p.Dir, Socket(p.Resource)) }
 
 // identity tells a socket from one that took its place; empty if there is none.
 func identity(path string) string {
@@ -160,7 +196,7 @@ func (p *Plugin) register(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()
 	_, err = api.NewRegistrationClient(connection).Register(ctx, &api.RegisterRequest{
-		Version: api.Version, Endpoint: Socket, ResourceName: p.Resource, Options: &api.DevicePluginOptions{},
+		Version: api.Version, Endpoint: Socket(p.Resource), ResourceName: p.Resource, Options: &api.DevicePluginOptions{},
 	})
 	return err
 }

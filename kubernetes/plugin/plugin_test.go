@@ -30,7 +30,7 @@ func (k *kubelet) Register(_ context.Context, r *api.RegisterRequest) (*api.Empt
 // startKubelet starts a kubelet, which deletes the sockets of plugins as the real one does.
 func startKubelet(t *testing.T, dir string) (*kubelet, func()) {
 	t.Helper()
-	_ = os.Remove(filepath.Join(dir, Socket))
+	_ = os.Remove(filepath.Join(dir, Socket("nvidia.com/gpu")))
 	_ = os.Remove(filepath.Join(dir, "kubelet.sock"))
 	listener, err := net.Listen("unix", filepath.Join(dir, "kubelet.sock"))
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func TestPlugin(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	var mu sync.Mutex
-	devices := []Device{{"GPU-0", true, 1}, {"GPU-1", true, -1}}
+	devices := []Device{{"nvidia.com/gpu", "GPU-0", true, 1}, {"nvidia.com/gpu", "GPU-1", true, -1}}
 	p := &Plugin{Dir: dir, Resource: "nvidia.com/gpu", Kind: "nvidia.com/gpu", Log: func(err error) { t.Log(err) }, List: func() []Device {
 		mu.Lock()
 		defer mu.Unlock()
@@ -67,9 +67,9 @@ func TestPlugin(t *testing.T) {
 	go func() { done <- p.Run(ctx) }() // before there is a kubelet
 	k, stopKubelet := startKubelet(t, dir)
 	r := k.wait(t)
-	assert.Equal(t, []string{"v1beta1", Socket, "nvidia.com/gpu"}, []string{r.Version, r.Endpoint, r.ResourceName})
+	assert.Equal(t, []string{"v1beta1", Socket("nvidia.com/gpu"), "nvidia.com/gpu"}, []string{r.Version, r.Endpoint, r.ResourceName})
 
-	connection, err := grpc.NewClient("unix://"+filepath.Join(dir, Socket), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient("unix://"+filepath.Join(dir, Socket("nvidia.com/gpu")), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer connection.Close()
 	client := api.NewDevicePluginClient(connection)
@@ -112,9 +112,9 @@ func TestPlugin(t *testing.T) {
 	stopKubelet()
 	k, stopKubelet = startKubelet(t, dir) // a restart
 	k.wait(t)
-	assert.FileExists(t, filepath.Join(dir, Socket))
+	assert.FileExists(t, filepath.Join(dir, Socket("nvidia.com/gpu")))
 	stopKubelet()
 	stop()
 	require.NoError(t, <-done)
-	assert.NoFileExists(t, filepath.Join(dir, Socket))
+	assert.NoFileExists(t, filepath.Join(dir, Socket("nvidia.com/gpu")))
 }

@@ -64,6 +64,7 @@ func start(args []string) error {
 	flags.StringVar(&o.Proc, "proc", "/proc", "the node's proc `folder`, by which mounts of all containers are seen")
 	plugins := flags.String("device-plugin", "", "serve a device plugin in the kubelet's `folder`, /var/lib/kubelet/device-plugins; empty for none")
 	listen := flags.String("metrics", ":9400", "the `address` for /metrics and /healthz; empty for none")
+	flags.StringVar(&o.MIGStrategy, "mig-strategy", agent.MIGSingle, "how MIG devices are offered to pods: none, single or mixed, as NVIDIA's device plugin says it")
 	flags.BoolVar(&o.Labels, "labels", true, "label the node as gpu-feature-discovery does")
 	flags.DurationVar(&o.Interval, "interval", 30*time.Second, "how often to look at the node even if nothing changes")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -109,11 +110,14 @@ func start(args []string) error {
 			return err
 		}
 		if *plugins != "" {
-			p := &plugin.Plugin{Dir: *plugins, Resource: "nvidia.com/gpu", Kind: o.Kind, List: a.Devices, Log: o.Log}
+			served := make(chan struct{})
+			defer func() { // its sockets are taken away
+				stop()
+				<-served
+			}()
 			go func() {
-				if err := p.Run(ctx); err != nil {
-					o.Log(err)
-				}
+				defer close(served)
+				plugin.Serve(ctx, *plugins, o.Kind, a.Devices, o.Log)
 			}()
 		}
 		if *listen != "" {
