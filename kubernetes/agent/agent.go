@@ -52,6 +52,10 @@ type Options struct {
 	Proc string
 	// MIGStrategy is how MIG devices are offered: one of MIGStrategies; single if empty.
 	MIGStrategy string
+	// RestartPods is a selector of pods in RestartNamespace that are deleted on the node when a GPU has healed or has been cut.
+	RestartNamespace, RestartPods string
+	// PodResources is the kubelet's socket that says which pod has which device; empty to leave pods out of the metrics.
+	PodResources string
 	// Labels says that the node gets labels as gpu-feature-discovery gives them.
 	Labels bool
 	// CPUs are those of the node.
@@ -72,12 +76,13 @@ var (
 
 // Agent brings one node into the state that the cluster wants.
 type Agent struct {
-	o      Options
-	client dynamic.Interface
-	m      *manifest
-	staged int    // how many trees this agent has staged
-	mig    string // the state of the MIG configuration; empty without one
-	tried  string // the MIG configuration that was tried last
+	o       Options
+	client  dynamic.Interface
+	m       *manifest
+	staged  int    // how many trees this agent has staged
+	mig     string // the state of the MIG configuration; empty without one
+	retired bool   // the agent has taken all away, and shall not begin again
+	tried   string // the MIG configuration that was tried last
 
 	mu     sync.Mutex // held while the node is being changed
 	node   cache.SharedIndexInformer
@@ -230,6 +235,11 @@ func (a *Agent) Reconcile(ctx context.Context) (next time.Duration) {
 		a.o.Log(fmt.Errorf("there is no node %q", a.o.Node))
 		return a.o.Interval
 	}
+	if a.retiring() {
+		a.retire(ctx, node)
+		return a.o.Interval
+	}
+	a.retired = false
 	choice, wrong := a.choose(node)
 	if wrong == nil && choice != nil {
 		wrong = a.stage(choice)
@@ -255,6 +265,9 @@ func (a *Agent) Reconcile(ctx context.Context) (next time.Duration) {
 		uncut = a.divide(ctx, node, staged, choice)
 		unpublished = a.publish(*g)
 		next = a.apply(ctx, node, staged)
+		if err := a.refresh(ctx, staged); err != nil {
+			unpublished = errors.Join(unpublished, err)
+		}
 		unpublished = errors.Join(unpublished, a.label(ctx, node, staged))
 	} else {
 		a.unstaged(ctx, node)

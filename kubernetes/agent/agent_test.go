@@ -43,7 +43,7 @@ func object(t *testing.T, value any) *unstructured.Unstructured {
 
 func newCluster(t *testing.T, config string) *cluster {
 	t.Helper()
-	kinds := map[schema.GroupVersionResource]string{nodes: "NodeList", configMaps: "ConfigMapList", events: "EventList", api.GPUFaults: "GPUFaultList"}
+	kinds := map[schema.GroupVersionResource]string{nodes: "NodeList", configMaps: "ConfigMapList", events: "EventList", api.GPUFaults: "GPUFaultList", pods: "PodList"}
 	node := corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"rack": "a"}}}
 	c := &cluster{T: t, client: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, object(t, node), configMap(t, config)), top: t.TempDir()}
 	c.o = Options{
@@ -200,6 +200,36 @@ func TestAgentStages(t *testing.T) {
 	assert.NoDirExists(t, c.o.Root)
 	assert.Equal(t, map[string]string{"rack": "a"}, c.node().Labels)
 	assert.Empty(t, c.condition())
+}
+
+// TestRetire: an agent that finds the mark takes all away, says so, and does not begin again while the release goes; after that
+// the node can have GPUs again.
+func TestRetire(t *testing.T) {
+	config := "default: {profile: t4, count: 2}\n"
+	c := newCluster(t, config)
+	c.o.KeepRoot = true
+	c.start()
+	c.until("True Staged")
+	c.fail("hot", 0, api.GPUFaultSpec{Node: "n1", GPU: intstr.FromInt32(0), Kind: "thermal", Temperature: 90})
+	c.becomes("hot", "True Failing")
+	assert.ErrorContains(t, api.Retire(t.Context(), c.client, "gpus", "nvmlfab", 10*time.Millisecond), "n1 (Staged: profile t4 by default, generation 1)")
+	c.until("")
+	c.settle(func() bool { return c.agent.retired }, "it takes all away")
+	assert.NoError(t, api.Retire(t.Context(), c.client, "gpus", "nvmlfab", time.Minute))
+	assert.Empty(t, c.left())
+	assert.DirExists(t, c.o.Root)
+	assert.Empty(t, c.verdict("hot"))
+	assert.Equal(t, map[string]string{"rack": "a"}, c.node().Labels)
+	assert.Empty(t, c.agent.Devices())
+
+	require.NoError(t, c.client.Resource(configMaps).Namespace("gpus").Delete(t.Context(), "nvmlfab", metav1.DeleteOptions{}))
+	c.settle(func() bool { data, _ := c.agent.data(); return data == nil }, "the ConfigMap goes")
+	c.agent.Reconcile(t.Context())
+	assert.Empty(t, c.condition())
+	assert.Empty(t, c.left())
+	_, err := c.client.Resource(configMaps).Namespace("gpus").Create(t.Context(), configMap(t, config), metav1.CreateOptions{})
+	require.NoError(t, err)
+	c.until("True Staged")
 }
 
 // TestAgentChooses: a label beats a pool, and a pool beats the default.

@@ -32,6 +32,11 @@ type manifest struct {
 	// MIG is the MIG configuration that is in force, by name and content; empty if none has been applied.
 	MIG string `json:"mig,omitempty"`
 
+	// Unwell are the GPUs that programs which do not notice that a GPU heals take for failed.
+	Unwell []string `json:"unwell,omitempty"`
+	// Cut says that GPUs have been cut and such programs do not know it yet.
+	Cut bool `json:"cut,omitempty"`
+
 	path string
 }
 

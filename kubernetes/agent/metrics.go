@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -100,8 +101,12 @@ func lastXid(g *gpu) float64 {
 }
 
 // Metrics are the readings of the node's GPUs in the text format that dcgm-exporter writes. A GPU that does not answer NVML has
-// its Xid errors alone.
-func (a *Agent) Metrics() string {
+// its Xid errors alone. A GPU that a container has names it; one in MIG mode names none.
+func (a *Agent) Metrics(ctx context.Context) string {
+	owners, err := a.owners(ctx)
+	if err != nil {
+		a.o.Log(fmt.Errorf("the metrics name no pods: %w", err))
+	}
 	a.looking.Lock()
 	defer a.looking.Unlock()
 	staged := a.view.look(filepath.Join(a.o.Root, current))
@@ -126,13 +131,21 @@ func (a *Agent) Metrics() string {
 			if !ok || silent(g.Device) && m.name != "DCGM_FI_DEV_XID_ERRORS" {
 				continue
 			}
-			fmt.Fprintf(&text, "%s%s{gpu=\"%d\",UUID=%q,pci_bus_id=%q,device=\"nvidia%d\",modelName=%q,Hostname=%q,hostname=%[8]q,DCGM_FI_DRIVER_VERSION=%[9]q} %[10]s\n", head, m.name,
-				g.Index, string(g.UUID), g.PCI.BusID.Value.String(), g.MinorNumber.Or(g.Index), g.Name.Or("Unknown"), a.o.Node, g.board.System.DriverVersion.Value,
+			fmt.Fprintf(&text, "%s%s{gpu=\"%d\",UUID=%q,pci_bus_id=%q,device=\"nvidia%d\",modelName=%q,Hostname=%q,hostname=%[8]q,%[9]sDCGM_FI_DRIVER_VERSION=%[10]q} %[11]s\n", head, m.name,
+				g.Index, string(g.UUID), g.PCI.BusID.Value.String(), g.MinorNumber.Or(g.Index), g.Name.Or("Unknown"), a.o.Node, ownedBy(owners[string(g.UUID)]), g.board.System.DriverVersion.Value,
 				fmt.Sprintf("%g", v))
 			head = ""
 		}
 	}
 	return text.String()
+}
+
+// ownedBy are the labels of the container that has a GPU.
+func ownedBy(o owner) string {
+	if o.pod == "" {
+		return ""
+	}
+	return fmt.Sprintf("container=%q,namespace=%q,pod=%q,", o.container, o.namespace, o.pod)
 }
 
 // silent says whether NVML answers nothing about a GPU.
@@ -146,7 +159,7 @@ func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	switch r.URL.Path {
 	case "/metrics":
-		fmt.Fprint(w, a.Metrics())
+		fmt.Fprint(w, a.Metrics(r.Context()))
 	case "/healthz":
 		fmt.Fprintln(w, "ok")
 	default:

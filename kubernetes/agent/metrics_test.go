@@ -1,15 +1,57 @@
 package agent
 
 import (
+	"context"
+	"net"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/nvmlfab/nvmlfab/kubernetes/api"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
+
+// lister is a kubelet that gives GPUs to pods.
+type lister struct {
+	podresources.UnimplementedPodResourcesListerServer
+	uuid string
+}
+
+func (l *lister) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	return &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{{Name: "train-0", Namespace: "team", Containers: []*podresources.ContainerResources{
+		{Name: "side"}, {Name: "main", Devices: []*podresources.ContainerDevices{{ResourceName: "nvidia.com/gpu", DeviceIds: []string{l.uuid}}}}}}}}, nil
+}
+
+// TestMetricsNamePods: the metrics of a GPU name the container that has it, and none if the kubelet does not answer.
+func TestMetricsNamePods(t *testing.T) {
+	c := newCluster(t, "default: {profile: h100, count: 2}\n")
+	dir, err := os.MkdirTemp("", "pr") // sockets have short paths
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	c.o.PodResources = dir + "/kubelet.sock"
+	c.start()
+	c.until("True Staged")
+	of := func(gpu string) string {
+		match := regexp.MustCompile(`(?m)^DCGM_FI_DEV_GPU_TEMP\{gpu="` + gpu + `",.*?hostname="n1",(.*)DCGM_FI_DRIVER_VERSION.*$`).FindStringSubmatch(c.agent.Metrics(t.Context()))
+		require.NotNil(t, match)
+		return match[1]
+	}
+	assert.Empty(t, of("1"))
+	listener, err := net.Listen("unix", c.o.PodResources)
+	require.NoError(t, err)
+	server := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(server, &lister{uuid: string(c.device(1).UUID)})
+	go func() { _ = server.Serve(listener) }()
+	defer server.Stop()
+	assert.Equal(t, `container="main",namespace="team",pod="train-0",`, of("1"))
+	assert.Empty(t, of("0"))
+}
 
 // TestMetrics: the metrics follow the faults, and each line is one of dcgm-exporter's form.
 func TestMetrics(t *testing.T) {

@@ -67,6 +67,7 @@ func (a *Agent) divide(ctx context.Context, node *corev1.Node, staged *machine.S
 		file := layout.File{Name: source}
 		var entries []layout.Entry
 		if entries, err = file.Config([]byte(text), name); err == nil {
+			a.m.Cut = a.m.Cut || a.o.RestartPods != ""
 			err = a.cut(staged, file, entries)
 		}
 	}

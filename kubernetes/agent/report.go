@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nvmlfab/nvmlfab/kubernetes/api"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +18,7 @@ import (
 )
 
 // Condition is the type of the condition by which a Node says whether it has what it shall have.
-const Condition corev1.NodeConditionType = "NvmlfabReady"
+const Condition corev1.NodeConditionType = api.Ready
 
 // The reasons of the condition.
 const (

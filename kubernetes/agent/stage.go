@@ -297,7 +297,10 @@ func (a *Agent) Discard() error {
 	if err := os.Remove(a.m.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.Remove(a.o.Root); err != nil && !errors.Is(err, fs.ErrNotExist) && !a.o.KeepRoot {
+	if a.o.KeepRoot {
+		return nil
+	}
+	if err := os.Remove(a.o.Root); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

@@ -2,10 +2,12 @@
 package chart
 
 import (
+	"encoding/json"
 	"flag"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"text/template"
@@ -14,7 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -50,9 +54,62 @@ func render(t *testing.T, file string, over map[string]any) string {
 	require.NoError(t, err)
 	var out strings.Builder
 	require.NoError(t, tmpl.Execute(&out, map[string]any{
-		"Values": values, "Chart": map[string]any{"AppVersion": about["appVersion"]}, "Release": map[string]any{"Namespace": "nvmlfab"},
+		"Values": values, "Chart": map[string]any{"AppVersion": about["appVersion"]}, "Release": map[string]any{"Namespace": "nvmlfab"}, "Files": files{},
 	}))
 	return out.String()
+}
+
+// files are those of the chart.
+type files struct{}
+
+func (files) Get(name string) (string, error) {
+	text, err := os.ReadFile(name)
+	return string(text), err
+}
+
+// TestOptional: what only some values ask for is there with them, and not without.
+func TestOptional(t *testing.T) {
+	for _, name := range []string{"restart", "dashboard"} {
+		assert.Empty(t, strings.TrimSpace(render(t, "templates/"+name+".yaml", nil)), name)
+	}
+	assert.Empty(t, strings.TrimSpace(render(t, "templates/uninstall.yaml", map[string]any{"cleanup": false})))
+
+	var job batchv1.Job
+	text := render(t, "templates/uninstall.yaml", nil)
+	require.NoError(t, yaml.UnmarshalStrict([]byte(text), &job), text)
+	assert.Equal(t, "pre-delete", job.Annotations["helm.sh/hook"])
+	assert.Equal(t, []string{"--namespace=nvmlfab", "--wait=5m", "retire"}, job.Spec.Template.Spec.Containers[0].Args)
+
+	over := map[string]any{"restart": map[string]any{"namespace": "nvidia", "selector": "app=plugin"}}
+	parts := strings.Split(render(t, "templates/restart.yaml", over), "\n---\n")
+	require.Len(t, parts, 2)
+	var role rbacv1.Role
+	require.NoError(t, yaml.UnmarshalStrict([]byte(parts[0]), &role), parts[0])
+	assert.Equal(t, "nvidia", role.Namespace)
+	assert.Equal(t, []string{"list", "delete"}, role.Rules[0].Verbs)
+	var binding rbacv1.RoleBinding
+	require.NoError(t, yaml.UnmarshalStrict([]byte(parts[1]), &binding), parts[1])
+	assert.Equal(t, "nvmlfab", binding.Subjects[0].Namespace)
+	assert.Contains(t, render(t, "templates/agent.yaml", over), "- --restart=nvidia/app=plugin\n")
+
+	var config corev1.ConfigMap
+	text = render(t, "templates/dashboard.yaml", map[string]any{"dashboard": true})
+	require.NoError(t, yaml.UnmarshalStrict([]byte(text), &config), text)
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(config.Data["nvmlfab.json"]), &board))
+	agent, err := os.ReadFile("../agent/metrics.go")
+	require.NoError(t, err)
+	assert.NotEmpty(t, board.Panels)
+	for _, p := range board.Panels {
+		for _, name := range regexp.MustCompile("DCGM_[A-Z_]+").FindAllString(p.Targets[0].Expr, -1) {
+			assert.Contains(t, string(agent), `"`+name+`"`, "%s: the agent has no such metric", p.Title)
+		}
+	}
 }
 
 // TestManifests: the plain manifests are the chart with its default values, after the definition of GPUFault and the namespace.
@@ -124,7 +181,7 @@ func TestValues(t *testing.T) {
 			volumes[v.Name] = v.HostPath.Path
 		}
 		assert.Equal(t, mounts, volumes, "paths are the same for the agent as for the node")
-		assert.Equal(t, map[bool]int{true: 5, false: 2}[on], len(mounts))
+		assert.Equal(t, map[bool]int{true: 6, false: 3}[on], len(mounts))
 		assert.Equal(t, on, strings.Contains(strings.Join(pod.Containers[0].Args, " "), "--device-plugin"))
 	}
 }

@@ -31,6 +31,7 @@ const usage = `Makes GPUs of nvmlfab's nodes fail and heal.
   kubectl nvmlfab fail NODE GPU [flags]   a fault that lasts until it is healed; GPU is an index, a UUID or all
   kubectl nvmlfab heal NODE [GPU]         takes the faults of a node back, or those of one GPU
   kubectl nvmlfab status                  the faults, and what has become of them on each node
+  kubectl nvmlfab top [NODE]              the readings of the GPUs, and which pods have them
 
 Flags:
 `
@@ -38,7 +39,7 @@ Flags:
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, nil); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout, nil, nil); err != nil {
 		fmt.Fprintln(os.Stderr, "kubectl nvmlfab:", err)
 		os.Exit(1)
 	}
@@ -58,8 +59,9 @@ func (p pairs) Set(text string) error {
 	return nil
 }
 
-// run runs a command line. A client that is not nil takes the place of the one that the kubeconfig names.
-func run(ctx context.Context, args []string, out io.Writer, client dynamic.Interface) error {
+// run runs a command line. A client that is not nil takes the place of the one that the kubeconfig names, and so does proxy, which
+// answers the metrics of an agent's pod.
+func run(ctx context.Context, args []string, out io.Writer, client dynamic.Interface, proxy func(ctx context.Context, namespace, pod string) ([]byte, error)) error {
 	flags := flag.NewFlagSet("kubectl nvmlfab", flag.ContinueOnError)
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), usage)
@@ -93,7 +95,7 @@ func run(ctx context.Context, args []string, out io.Writer, client dynamic.Inter
 	}
 	if len(words) == 0 {
 		flags.Usage()
-		return errors.New("want fail, heal or status")
+		return errors.New("want fail, heal, status or top")
 	}
 	what := words[0]
 	if what != "fail" {
@@ -107,6 +109,7 @@ func run(ctx context.Context, args []string, out io.Writer, client dynamic.Inter
 			return fmt.Errorf("%s: only fail has that", strings.Join(stray, ", "))
 		}
 	}
+	get := proxy
 	connect := func() error {
 		if client != nil {
 			return nil
@@ -115,7 +118,10 @@ func run(ctx context.Context, args []string, out io.Writer, client dynamic.Inter
 		if err != nil {
 			return err
 		}
-		client, err = dynamic.NewForConfig(config)
+		if client, err = dynamic.NewForConfig(config); err != nil {
+			return err
+		}
+		get, err = throughServer(config)
 		return err
 	}
 	switch {
@@ -141,13 +147,18 @@ func run(ctx context.Context, args []string, out io.Writer, client dynamic.Inter
 			gpu = words[2]
 		}
 		return heal(ctx, client, out, words[1], gpu)
+	case what == "top" && len(words) <= 2:
+		if err := connect(); err != nil {
+			return err
+		}
+		return top(ctx, client, get, out, strings.Join(words[1:], ""))
 	case what == "status" && len(words) == 1:
 		if err := connect(); err != nil {
 			return err
 		}
 		return status(ctx, client, out)
 	}
-	return fmt.Errorf("%q: want fail NODE GPU, heal NODE [GPU] or status", words)
+	return fmt.Errorf("%q: want fail NODE GPU, heal NODE [GPU], status or top [NODE]", words)
 }
 
 // kindOf is the kind that the other flags mean.

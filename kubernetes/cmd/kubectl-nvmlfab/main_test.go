@@ -17,7 +17,7 @@ func TestCommands(t *testing.T) {
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{api.GPUFaults: "GPUFaultList"})
 	call := func(line string) (string, error) {
 		var out strings.Builder
-		err := run(t.Context(), strings.Fields(line), &out, client)
+		err := run(t.Context(), strings.Fields(line), &out, client, nil)
 		return out.String(), err
 	}
 	out, err := call("fail n1 3 --xid 79 --for 5m")

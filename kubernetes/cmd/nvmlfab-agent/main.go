@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/nvmlfab/nvmlfab/kubernetes/agent"
+	"github.com/nvmlfab/nvmlfab/kubernetes/api"
 	"github.com/nvmlfab/nvmlfab/kubernetes/plugin"
 	"github.com/nvmlfab/nvmlfab/machine"
 	"golang.org/x/sys/unix"
@@ -28,10 +29,10 @@ import (
 // version is set by the linker.
 var version = "devel"
 
-const usage = `Usage: nvmlfab-agent [flags] [run|discard|version]
+const usage = `Usage: nvmlfab-agent [flags] [run|discard|retire|version]
 
 run gives the node GPUs and keeps them as the cluster wants, until it gets SIGTERM; they stay then. discard takes away from the
-node all that run has written.
+node all that run has written. retire makes the agents of all nodes do so, and waits until they have.
 
 `
 
@@ -64,6 +65,9 @@ func start(args []string) error {
 	flags.StringVar(&o.Proc, "proc", "/proc", "the node's proc `folder`, by which mounts of all containers are seen")
 	plugins := flags.String("device-plugin", "", "serve a device plugin in the kubelet's `folder`, /var/lib/kubelet/device-plugins; empty for none")
 	listen := flags.String("metrics", ":9400", "the `address` for /metrics and /healthz; empty for none")
+	restart := flags.String("restart", "", "`NAMESPACE/SELECTOR` of pods to delete on the node when a GPU has healed or has been cut, for plugins that do not notice it themselves")
+	flags.StringVar(&o.PodResources, "pod-resources", "", "the kubelet's `socket` that says which pod has which GPU, for the metrics; empty to leave pods out")
+	wait := flags.Duration("wait", 5*time.Minute, "how long retire waits for the nodes")
 	flags.StringVar(&o.MIGStrategy, "mig-strategy", agent.MIGSingle, "how MIG devices are offered to pods: none, single or mixed, as NVIDIA's device plugin says it")
 	flags.BoolVar(&o.Labels, "labels", true, "label the node as gpu-feature-discovery does")
 	flags.DurationVar(&o.Interval, "interval", 30*time.Second, "how often to look at the node even if nothing changes")
@@ -71,6 +75,12 @@ func start(args []string) error {
 		return nil
 	} else if err != nil {
 		return err
+	}
+	if *restart != "" {
+		var ok bool
+		if o.RestartNamespace, o.RestartPods, ok = strings.Cut(*restart, "/"); !ok || o.RestartNamespace == "" || o.RestartPods == "" {
+			return fmt.Errorf("--restart %q: want NAMESPACE/SELECTOR, such as nvidia/app.kubernetes.io/name=nvidia-device-plugin", *restart)
+		}
 	}
 	o.Version = version
 	o.CPUs = machine.OnlineCPUs()
@@ -81,7 +91,7 @@ func start(args []string) error {
 		o.SMI, _ = exec.LookPath("nvidia-smi")
 	}
 	if flags.NArg() > 1 {
-		return fmt.Errorf("%q: want one of run, discard and version", flags.Args())
+		return fmt.Errorf("%q: want one of run, discard, retire and version", flags.Args())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
@@ -89,6 +99,12 @@ func start(args []string) error {
 	case "version":
 		fmt.Println(version)
 		return nil
+	case "retire":
+		client, err := connect(*kubeconfig)
+		if err != nil {
+			return err
+		}
+		return api.Retire(ctx, client, o.Namespace, o.ConfigMap, *wait)
 	case "run", "discard":
 		if what == "discard" {
 			if _, err := os.Stat(o.Root); errors.Is(err, fs.ErrNotExist) {
@@ -130,7 +146,7 @@ func start(args []string) error {
 		}
 		return a.Run(ctx)
 	default:
-		return fmt.Errorf("%q: want one of run, discard and version", what)
+		return fmt.Errorf("%q: want one of run, discard, retire and version", what)
 	}
 }
 
