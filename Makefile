@@ -404,4 +404,4 @@ release: lib bin musl
 	  --output dist $(if $(filter no,$(PACKAGES)),--no-packages)
 endif
 
-include kubernetes/Makefile
+include $(wildcard kubernetes/Makefile) # the sources of the kernel modules come without it
