@@ -35,6 +35,7 @@ type watcher struct {
 
 	set  []state.LinkFault // that the fabric has now
 	told bool              // the other daemons know them
+	last time.Time         // when the faults were looked at
 	next time.Time         // when a link goes down or up by itself; zero for never
 	ends int64             // when a GPU gets another load by itself, in ms since 1970; 0 for never
 	said string            // what was wrong with the load
@@ -97,13 +98,35 @@ func (w *watcher) look(now time.Time) {
 	}
 }
 
-// setFaults gives the fabric the faults that are in force at a time, if they are others than before. One that the fabric cannot
-// have is left out.
+// setFaults gives the fabric the faults that are in force at a time, if they are others than before. A fault that came and ended
+// since the last time takes effect for a moment, since the links that it took down count that.
 func (w *watcher) setFaults(now time.Time) {
 	list := w.node.faults(now)
+	if missed := w.missed(now); len(missed) > 0 {
+		w.setTo(slices.Concat(list, missed), now)
+	}
+	w.last = now
 	if slices.Equal(list, w.set) && (w.told || w.together == nil) {
 		return
 	}
+	w.setTo(list, now)
+}
+
+// missed are the faults that ended since the last time, and that the fabric never had: this process came late.
+func (w *watcher) missed(now time.Time) (list []state.LinkFault) {
+	if w.last.IsZero() {
+		return nil
+	}
+	for _, l := range w.node.links.Links {
+		if l.Until > w.last.UnixMilli() && l.Until <= now.UnixMilli() && !slices.Contains(w.set, l) {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// setTo gives the fabric these faults. One that the fabric cannot have is left out.
+func (w *watcher) setTo(list []state.LinkFault, now time.Time) {
 	w.set, w.told = list, true
 	var faults []fabric.Fault
 	for _, l := range list {

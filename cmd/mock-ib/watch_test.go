@@ -109,6 +109,21 @@ func TestWatch(t *testing.T) {
 	look(time.Second)
 	assert.True(t, up(3))
 	assert.True(t, up(5))
+
+	// A fault that came and ended between two looks counts once.
+	downs := func(adapter int) (n uint64) {
+		local.Do(func(f *fabric.Fabric) { n = f.Read(f.Host("a")[adapter].Ports[1], fabric.LinkDowned, now) })
+		return n
+	}
+	before := downs(6)
+	fail("link-down", "mlx5_6/1", time.Second)
+	look(5 * time.Second)
+	assert.True(t, up(6))
+	assert.Equal(t, before+1, downs(6))
+	look(time.Second)
+	fail("link-down", "mlx5_7/1", 0) // which writes the file anew
+	look(time.Second)
+	assert.Equal(t, before+1, downs(6))
 	close(done)
 	asking.Wait()
 }
